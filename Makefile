@@ -1,0 +1,33 @@
+# Two commands do everything on a bare machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One worker a core: the tests are many and small, so a thread each beats many threads on one.
+WORKERS ?= auto
+
+.PHONY: demo test lint types tests clean
+
+demo: $(VENV)/installed
+	$(BIN)/python -m tolerant demo
+
+test: lint types tests
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+tests: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[app,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist demo

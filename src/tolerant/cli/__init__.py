@@ -1,0 +1,23 @@
+"""The `tolerant` command: one module a command, each thin."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Entry point of the `tolerant` command and of `python -m tolerant`."""
+    try:
+        import typer
+    except ModuleNotFoundError as missing:
+        sys.exit(f"The command line needs {missing.name}: pip install 'tolerant[app]'")
+
+    from tolerant.cli import demo, doctor, noise
+
+    app = typer.Typer(
+        name="tolerant", help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False
+    )
+    app.command()(demo.demo)
+    app.command()(doctor.doctor)
+    app.command()(noise.noise)
+    app()
