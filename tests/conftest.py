@@ -1,0 +1,27 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder with the published data sets, or a visible skip."""
+    root = os.environ.get("TOLERANT_DATA")
+    if root is None or not (Path(root) / "cifar-10-batches-bin").is_dir():
+        pytest.skip("needs the published data sets: set TOLERANT_DATA to their folder")
+    return Path(root)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="needs a CUDA device")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)
