@@ -1,0 +1,74 @@
+"""Writing files so that a reader sees the old content or the new, never half of either."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of `path` when the block ends without an error.
+
+    The bytes go to a temporary file in the same folder (a rename across disks is no
+    rename), reach the disk, and then replace `path` in one step. After an error `path` is
+    what it was and the temporary file is gone.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp gives 0600: unreadable for a shared folder
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        kept = "its old content is intact" if path.exists() else "nothing was written"
+        raise type(error)(
+            error.errno, f"cannot write {path}: {error.strerror or error}; {kept}"
+        ) from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
+    """Write `data` (text as UTF-8) to `path`, whole or not at all.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomic(Path(folder) / "new" / "note.txt", "whole")
+    ...     (Path(folder) / "new" / "note.txt").read_text()
+    'whole'
+    """
+    with replacing(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def write_json(path: str | os.PathLike[str], obj: Any) -> None:
+    """Write `obj` as JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
+    write_atomic(path, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read a JSON file; a file that is not JSON gives a ValueError that names it."""
+    try:
+        return json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError) as error:  # JSON errors and bad UTF-8 are both ValueErrors
+        raise ValueError(f"{path} is not a valid JSON file: {error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)  # there is no way to read it without setting it
+    os.umask(mask)
+    return mask

@@ -1,0 +1,119 @@
+"""Atomic writes: the old content or the new, never half of either."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tolerant.files import read_json, replacing, write_atomic, write_json
+
+
+def test_text_is_utf8_and_bytes_are_kept(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "a.txt", "naïve\n")
+    write_atomic(tmp_path / "b", b"\x00\xff")
+    assert (tmp_path / "a.txt").read_bytes() == "naïve\n".encode()
+    assert (tmp_path / "b").read_bytes() == b"\x00\xff"
+
+
+def test_folders_are_made_and_nothing_else_is_left(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "x" / "y" / "a.txt", "1")
+    write_atomic(tmp_path / "x" / "y" / "a.txt", "2")
+    assert [p.name for p in (tmp_path / "x" / "y").iterdir()] == ["a.txt"]
+    assert (tmp_path / "x" / "y" / "a.txt").read_text() == "2"
+
+
+def test_mode_follows_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        write_atomic(tmp_path / "a", "1")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("error", [RuntimeError("boom"), KeyboardInterrupt()])
+def test_an_error_half_way_keeps_the_old_content(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "a"
+    write_atomic(path, "old")
+
+    def fail_half_way() -> None:
+        with replacing(path) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail_half_way()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE stands for a full disk: the kernel refuses the write in the same way."""
+    path = tmp_path / "a"
+    write_atomic(path, "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"cannot write .*too large; its old content") as caught:
+            write_atomic(path, b"x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.errno == errno.EFBIG
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "a" / "full").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError, match="cannot write"):
+        write_atomic(tmp_path / "a", "1")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    with pytest.raises(OSError, match="cannot write"):
+        write_atomic(tmp_path / "a" / "b", "1")
+
+
+def test_a_killed_writer_leaves_the_old_content(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_atomic(path, "old")
+    code = (
+        "import os, sys\n"
+        "from tolerant.files import replacing\n"
+        "with replacing(sys.argv[1]) as f:\n"
+        "    f.write(b'half'); f.flush(); os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)]).returncode == -9
+    assert path.read_text() == "old"
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    value = {"name": "é", "list": [1, 2.5, None, True]}
+    write_json(tmp_path / "a.json", value)
+    assert read_json(tmp_path / "a.json") == value
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[1,]", b"[" * 200_000])
+def test_bad_json_names_the_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"bad\.json is not a valid JSON file"):
+        read_json(tmp_path / "bad.json")
+
+
+def test_nan_is_not_json(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", 1)
+    with pytest.raises(ValueError):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert read_json(tmp_path / "a.json") == 1
