@@ -20,8 +20,8 @@ Select = Literal["validation", "last"]
 class Recipe:
     """One training protocol. The defaults are Zhang & Sabuncu 2018, section 4, for CIFAR-10.
 
-    ``weight_decay`` is torch's: the gradient gains ``weight_decay * w``. The paper's 1e-4 read as a
-    penalty ``1e-4 ||w||^2`` has gradient ``2e-4 w``, and only 2e-4 reaches its numbers at noise 0.8.
+    ``weight_decay`` is torch's: the gradient gains ``weight_decay * w``. The paper's 1e-4, read as
+    a penalty ``1e-4 ||w||^2``, has gradient ``2e-4 w``; only 2e-4 reaches its numbers at noise 0.8.
 
     >>> recipe = Recipe(epochs=120)
     >>> [recipe.lr_at(epoch) for epoch in (0, 39, 40, 80)]
@@ -38,12 +38,12 @@ class Recipe:
     """Epochs (finished ones) after which the learning rate is multiplied by ``lr_decay``."""
     lr_decay: float = 0.1
     augment: Augment = "flip-crop"
-    """Images only: horizontal flip, and crop after zero padding by 4. Tables are never augmented."""
+    """Images only: horizontal flip, and crop after zero padding by 4 pixels on each side."""
     center: Center = "pixel"
-    """What is subtracted: the training rows' mean per pixel (per column in a table) or per channel."""
+    """Subtract the training rows' mean per pixel (in a table: per column) or per channel."""
     scale: Scale = "auto"
-    """"unit": pixels / 255, tables as they are; "std": also divided by the training rows' deviation.
-    "auto" is "unit" for images and "std" for tables."""
+    """"unit": pixels / 255, tables as they are; "std": divided by the training rows' standard
+    deviation too. "auto" is "unit" for images and "std" for tables."""
     batch_norm_momentum: float | None = None
     """None leaves the model's own (torch: 0.1)."""
     dropout: float = 0.0
@@ -55,7 +55,7 @@ class Recipe:
     validation_fraction: float = 0.1
     """Share of the (noisy) rows kept for validation; 0 trains on all and needs select="last"."""
     select: Select = "validation"
-    """Which epoch's weights and accuracy are the result: best noisy-validation accuracy, or last."""
+    """The epoch whose weights are the result: best noisy-validation accuracy, or the last."""
     prune_by: PruneBy = "filter"
     """Pruned rows leave the epoch ("filter") or stay with weight 0 ("weight")."""
     score_every: int = 10
@@ -85,10 +85,8 @@ class Recipe:
                 f"batch_norm_momentum must be in (0, 1]; got {self.batch_norm_momentum!r}. "
                 "None leaves the model's own."
             )
-        if (
-            list(self.milestones) != sorted(set(self.milestones))
-            or min(self.milestones, default=1) < 1
-        ):
+        rising = list(self.milestones) == sorted(set(self.milestones))
+        if not rising or min(self.milestones, default=1) < 1:
             raise ValueError(
                 f"milestones must be rising epochs, 1 or more; got {self.milestones!r}."
             )
