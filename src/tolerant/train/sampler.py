@@ -1,0 +1,65 @@
+"""The kept rows, in an order that pruning does not disturb, for a plain DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from tolerant.train.rows import read_positions
+
+if TYPE_CHECKING:
+    from tolerant.train.prune import Pruner
+
+_BLOCK = 1 << 16  # positions turned into Python integers at once: 10^8 of them would take 3.6 GB
+
+
+class KeptSampler(Sampler[int]):
+    """Positions of the kept rows; made by :meth:`tolerant.Pruner.sampler`."""
+
+    def __init__(
+        self,
+        pruner: Pruner,
+        order: Sequence[int] | np.ndarray | Tensor | None = None,
+        generator: torch.Generator | None = None,
+        num_replicas: int = 1,
+        rank: int = 0,
+    ) -> None:
+        if not 0 <= rank < num_replicas:
+            raise ValueError(
+                f"rank must be in 0 .. num_replicas - 1; got rank={rank!r}, {num_replicas=}."
+            )
+        if order is None and generator is None and num_replicas > 1:
+            raise ValueError(
+                "generator must be given when there are several ranks, seeded alike on every rank."
+            )
+        self._pruner = pruner
+        self._order = None
+        if order is not None:
+            self._order = torch.tensor(read_positions("order", order, pruner.num_rows))
+        self._generator = generator
+        self._num_replicas, self._rank = num_replicas, rank
+
+    def __len__(self) -> int:
+        if self._order is None:
+            num_kept = self._pruner.num_kept
+        else:
+            num_kept = int(self._pruner.kept[self._order].sum())
+        return -(-num_kept // self._num_replicas)
+
+    def __iter__(self) -> Iterator[int]:
+        order = self._order
+        if order is None:
+            order = torch.randperm(self._pruner.num_rows, generator=self._generator)
+        order = order[self._pruner.kept[order]]
+        if self._num_replicas > 1:
+            # Ranks of unequal length hang in the first all-reduce the shorter ones miss, so the
+            # order wraps around, as in torch's DistributedSampler.
+            places = torch.arange(len(self)) * self._num_replicas + self._rank
+            order = order[places % max(1, len(order))]
+        for block in order.split(_BLOCK):
+            yield from block.tolist()
