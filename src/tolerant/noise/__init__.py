@@ -1,1 +1,55 @@
+"""Label noise: make it, the same on every machine, and estimate it."""
 
+from tolerant.noise import estimate, transition
+from tolerant.noise.corrupt import Corruption, corrupt
+from tolerant.noise.estimate import (
+    NoiseRate,
+    anchor_points,
+    confident_joint,
+    dual_t,
+    noise_rate,
+    transition_from_joint,
+)
+from tolerant.noise.instance import instance_dependent
+from tolerant.noise.manifest import Manifest, label_digest
+from tolerant.noise.open_set import OpenSet, replace_inputs
+from tolerant.noise.transition import (
+    block5,
+    check_transition,
+    circular,
+    class_map,
+    make_transition,
+    named_pairs,
+    pair,
+    superclass,
+    symmetric,
+    uniform,
+)
+
+__all__ = [
+    "Corruption",
+    "Manifest",
+    "NoiseRate",
+    "OpenSet",
+    "anchor_points",
+    "block5",
+    "check_transition",
+    "circular",
+    "class_map",
+    "confident_joint",
+    "corrupt",
+    "dual_t",
+    "estimate",
+    "instance_dependent",
+    "label_digest",
+    "make_transition",
+    "named_pairs",
+    "noise_rate",
+    "pair",
+    "replace_inputs",
+    "superclass",
+    "symmetric",
+    "transition",
+    "transition_from_joint",
+    "uniform",
+]

@@ -1,0 +1,83 @@
+"""Open-set noise: rows whose picture shows none of the classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tolerant.noise.checks import (
+    check_labels,
+    check_num_classes,
+    check_rate,
+    check_rows,
+    check_seed,
+)
+from tolerant.noise.draws import GENERATOR, permutation, uniform_draws
+from tolerant.noise.manifest import Manifest, label_digest
+
+
+@dataclass(frozen=True)
+class OpenSet:
+    """Inputs of which `replaced` rows come from elsewhere; `source` says which row there, or -1."""
+
+    inputs: NDArray[Any]
+    given_labels: NDArray[np.int64]
+    replaced: NDArray[np.bool_]
+    source: NDArray[np.int64]
+    realised_noise_rate: float
+    manifest: Manifest
+
+
+def replace_inputs(
+    inputs: Any,
+    given_labels: ArrayLike,
+    outside_inputs: Any,
+    rate: float,
+    *,
+    num_classes: int,
+    seed: int,
+) -> OpenSet:
+    """Replace each input with probability `rate` by one of `outside_inputs`; labels stay.
+
+    The paper's table 2 after Wang et al. 2018 (CIFAR-10 with CIFAR-100 pictures). The picture is
+    chosen without a look at the label, so the label that stays is a random one for it, and every
+    class keeps its size. No outside row is used twice before all were used. The first n rows
+    do not depend on how many follow.
+
+    >>> noisy = replace_inputs(np.zeros((4, 2)), [0, 1, 0, 1], np.ones((9, 2)), 0.5,
+    ...                        num_classes=2, seed=0)
+    >>> noisy.replaced, noisy.source
+    (array([False,  True, False,  True]), array([-1,  8, -1,  6]))
+    """
+    num_classes, rate, seed = check_num_classes(num_classes), check_rate(rate), check_seed(seed)
+    labels = check_labels(given_labels, num_classes, "given_labels")
+    check_rows(inputs, labels)
+    source = draw_sources(len(labels), len(outside_inputs), rate, seed=seed)
+    replaced = source >= 0
+    mixed = np.array(inputs[np.arange(len(labels))])
+    outside = np.asarray(outside_inputs[source[replaced]])
+    if outside.dtype != mixed.dtype or outside.shape[1:] != mixed.shape[1:]:
+        raise ValueError(
+            f"outside_inputs must be like inputs, {mixed.dtype} rows of shape {mixed.shape[1:]}; "
+            f"got {outside.dtype} rows of shape {outside.shape[1:]}. Resize or convert them first."
+        )
+    mixed[replaced] = outside
+    realised = float(replaced.mean())
+    manifest = Manifest(
+        "open-set", rate, seed, GENERATOR, len(labels), num_classes, realised, label_digest(source)
+    )
+    return OpenSet(mixed, labels, replaced, source, realised, manifest)
+
+
+def draw_sources(num_rows: int, num_outside: int, rate: float, *, seed: int) -> NDArray[np.int64]:
+    """For each row the outside row that takes its place, or -1 where it stays."""
+    if num_outside < 1:
+        raise ValueError("outside_inputs must have at least one row; got none.")
+    replaced = uniform_draws(seed, num_rows, "replaced") < rate
+    order = permutation(seed, num_outside, "sources")
+    source = np.full(num_rows, -1, dtype=np.int64)
+    source[replaced] = order[np.arange(replaced.sum()) % num_outside]
+    return source

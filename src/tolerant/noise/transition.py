@@ -1,0 +1,216 @@
+"""Transition matrices: `transition[i, j]` is the probability that true class i is given label j."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tolerant.noise.checks import check_num_classes, check_rate, check_whole
+from tolerant.noise.class_names import CIFAR100_SUPERCLASSES, PAPER_MAPS, same_name
+
+Transition = NDArray[np.float64]
+Names = Sequence[str]
+
+_ROW_SUM_TOLERANCE = 1e-6  # float32 softmax rows miss 1 by up to 1e-6
+
+
+def symmetric(num_classes: int, rate: float) -> Transition:
+    """With probability `rate` one of the other classes: `rate` of the labels are wrong.
+
+    The "uniform noise" of the paper's section 3.1 and of its theory; its tables used `uniform`.
+
+    >>> symmetric(3, 0.5)
+    array([[0.5 , 0.25, 0.25], [0.25, 0.5 , 0.25], [0.25, 0.25, 0.5 ]])
+    """
+    num_classes, rate = check_num_classes(num_classes), check_rate(rate)
+    transition = np.full((num_classes, num_classes), rate / (num_classes - 1))
+    np.fill_diagonal(transition, 1.0 - rate)
+    return transition
+
+
+def uniform(num_classes: int, rate: float) -> Transition:
+    """With probability `rate` a label drawn from ALL classes, the true one included.
+
+    What the paper's tables used: rate * (num_classes - 1) / num_classes of the labels are wrong,
+    0.36 for a rate of 0.4 and ten classes.
+
+    >>> uniform(2, 0.5)
+    array([[0.75, 0.25], [0.25, 0.75]])
+    """
+    num_classes, rate = check_num_classes(num_classes), check_rate(rate)
+    transition = np.full((num_classes, num_classes), rate / num_classes)
+    np.fill_diagonal(transition, 1.0 - rate + rate / num_classes)
+    return transition
+
+
+def pair(num_classes: int, rate: float, mapping: Mapping[int, int]) -> Transition:
+    """Each class of `mapping` becomes its partner with probability `rate`; the others stay clean.
+
+    >>> pair(3, 0.4, {0: 2})
+    array([[0.6, 0. , 0.4], [0. , 1. , 0. ], [0. , 0. , 1. ]])
+    """
+    num_classes, rate = check_num_classes(num_classes), check_rate(rate)
+    if not mapping:
+        raise ValueError("mapping must hold at least one pair of classes, such as {3: 5, 5: 3}.")
+    transition = np.eye(num_classes)
+    for source, target in mapping.items():
+        for name in (source, target):
+            if check_whole(name, "a class in mapping", least=0) >= num_classes:
+                raise ValueError(
+                    f"mapping must hold class numbers in 0 to {num_classes - 1}; got {name!r}."
+                )
+        if source == target:
+            raise ValueError(f"mapping must send a class to another; got {source} -> {target}.")
+        transition[source, source] = 1.0 - rate
+        transition[source, target] = rate
+    return transition
+
+
+def circular(num_classes: int, rate: float) -> Transition:
+    """Each class becomes the next, the last the first: the paper's noise for CIFAR-100."""
+    num_classes = check_num_classes(num_classes)
+    return pair(num_classes, rate, {i: (i + 1) % num_classes for i in range(num_classes)})
+
+
+def class_map(dataset: str, rate: float, class_names: Names | None = None) -> Transition:
+    """The paper's class-dependent noise (section 4.2) for "cifar10" or "fashion-mnist".
+
+    The pairs are kept by name, so `class_names` may come in any order; without it the data
+    set's own order is taken.
+
+    >>> class_map("cifar10", 0.4)[3]  # cat -> dog
+    array([0. , 0. , 0. , 0.6, 0. , 0.4, 0. , 0. , 0. , 0. ])
+    """
+    if dataset not in PAPER_MAPS:
+        raise ValueError(f"dataset must be one of {', '.join(PAPER_MAPS)}; got {dataset!r}.")
+    names, pairs = PAPER_MAPS[dataset]
+    return named_pairs(names if class_names is None else class_names, rate, pairs)
+
+
+def named_pairs(class_names: Names, rate: float, pairs: Sequence[tuple[str, str]]) -> Transition:
+    """`pair` with the classes called by name.
+
+    >>> named_pairs(["cat", "dog"], 0.3, [("cat", "dog")])
+    array([[0.7, 0.3], [0. , 1. ]])
+    """
+    number = {same_name(name): i for i, name in enumerate(class_names)}
+    if len(number) != len(class_names):
+        raise ValueError(f"class_names must all differ; got {', '.join(map(str, class_names))}.")
+    for name in (name for both in pairs for name in both):
+        if same_name(name) not in number:
+            raise ValueError(
+                f"class_names must hold {name!r}; got {', '.join(map(str, class_names))}."
+            )
+    mapping = {number[same_name(a)]: number[same_name(b)] for a, b in pairs}
+    return pair(len(class_names), rate, mapping)
+
+
+def superclass(rate: float, class_names: Names | None = None) -> Transition:
+    """CIFAR-100: each class becomes the next of its own superclass (five classes, circular).
+
+    >>> T = superclass(0.4)
+    >>> T[4].nonzero()[0]  # beaver (4) -> dolphin (30), both aquatic mammals
+    array([ 4, 30])
+    """
+    fine_names = sorted(name for group in CIFAR100_SUPERCLASSES.values() for name in group)
+    pairs = [
+        (group[i], group[(i + 1) % len(group)])
+        for group in CIFAR100_SUPERCLASSES.values()
+        for i in range(len(group))
+    ]
+    return named_pairs(fine_names if class_names is None else class_names, rate, pairs)
+
+
+def block5(rate: float, num_classes: int = 100) -> Transition:
+    """Each class becomes the next in its block of five consecutive numbers, circular.
+
+    What most public code calls superclass noise on CIFAR-100. The numbers are alphabetical, so
+    none of the 20 blocks is a superclass: only for comparison with numbers made that way.
+    """
+    num_classes = check_num_classes(num_classes)
+    if num_classes % 5:
+        raise ValueError(f"num_classes must be a multiple of 5 for block5; got {num_classes}.")
+    return pair(num_classes, rate, {i: i - i % 5 + (i + 1) % 5 for i in range(num_classes)})
+
+
+def _paper_map(rate: float, class_names: Names) -> Transition:
+    found = {same_name(name) for name in class_names}
+    for dataset, (names, _) in PAPER_MAPS.items():
+        if found == {same_name(name) for name in names}:
+            return class_map(dataset, rate, class_names)
+    raise ValueError(
+        "kind 'class-map' is the paper's noise for CIFAR-10 and Fashion-MNIST, and these are the "
+        "classes of neither. Use kind 'pair' with your own pairs."
+    )
+
+
+_BUILDERS: dict[str, Callable[[float, Names], Transition]] = {
+    "uniform": lambda rate, names: uniform(len(names), rate),
+    "symmetric": lambda rate, names: symmetric(len(names), rate),
+    "circular": lambda rate, names: circular(len(names), rate),
+    "class-map": _paper_map,
+    "superclass": superclass,
+    "block5": lambda rate, names: block5(rate, len(names)),
+}
+KINDS = (*_BUILDERS, "pair")
+
+
+def make_transition(
+    kind: str, rate: float, class_names: Names, pairs: Sequence[tuple[str, str]] = ()
+) -> Transition:
+    """The matrix of any of `KINDS` for classes of these names; `pairs` only for kind "pair".
+
+    >>> make_transition("pair", 0.2, ["no", "yes"], [("yes", "no")])
+    array([[1. , 0. ], [0.2, 0.8]])
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
+    if bool(pairs) != (kind == "pair"):
+        raise ValueError(
+            "pairs must be given for kind 'pair' and for no other; "
+            f"got kind {kind!r} and pairs {list(pairs)!r}."
+        )
+    if kind == "pair":
+        return named_pairs(class_names, rate, pairs)
+    return _BUILDERS[kind](rate, class_names)
+
+
+def check_transition(transition: ArrayLike, num_classes: int | None = None) -> Transition:
+    """`transition` as a float64 array, or a ValueError that says what is wrong with it.
+
+    >>> check_transition([[0.9, 0.1], [0.3, 0.9]])
+    Traceback (most recent call last):
+    ValueError: transition must have rows that sum to 1; row 1 sums to 1.2.
+    """
+    try:
+        array = np.array(transition, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"transition must be a square matrix of numbers; {error}.") from error
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or len(array) < 2:
+        raise ValueError(
+            f"transition must be a square matrix of at least 2 x 2; got shape {array.shape}."
+        )
+    if num_classes is not None and len(array) != num_classes:
+        raise ValueError(
+            f"transition must be {num_classes} x {num_classes}, a row and a column for each class; "
+            f"got {len(array)} x {len(array)}."
+        )
+    for wrong, rule in ((~np.isfinite(array), "finite"), (array < 0.0, "at least 0")):
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0]
+            raise ValueError(f"transition must be {rule}; got {array[i, j]} at [{i}, {j}].")
+    sums = array.sum(axis=1)
+    wrong_rows = np.flatnonzero(np.abs(sums - 1.0) > _ROW_SUM_TOLERANCE)
+    if wrong_rows.size:
+        hint = ""
+        if np.allclose(array.sum(axis=0), 1.0):
+            hint = " Its columns do: pass the transpose, a row for each true class."
+        elif (sums > 0.0).all() and (array == np.round(array)).all():
+            hint = " These look like counts: divide each row by its sum."
+        row = wrong_rows[0]
+        raise ValueError(
+            f"transition must have rows that sum to 1; row {row} sums to {sums[row]:g}.{hint}"
+        )
+    return array
