@@ -1,0 +1,181 @@
+"""The networks of the paper, and two small ones for a CPU; any other ``nn.Module`` trains too."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class _Block(nn.Module):
+    """Two 3 x 3 convolutions and a shortcut (He et al. 2016, basic block)."""
+
+    def __init__(self, width_in: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(width_in, width, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or width_in != width:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.relu(self.norm1(self.conv1(x)))
+        return self.relu(self.norm2(self.conv2(out)) + self.shortcut(x))
+
+
+class ResNet(nn.Module):
+    """ResNet in its 32 x 32 form: 3 x 3 stem, no max-pool; 11.2 M (18) and 21.3 M (34) weights."""
+
+    def __init__(
+        self, depths: Sequence[int], num_classes: int, in_channels: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(in_channels, 64, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(inplace=True),
+        )
+        blocks: list[nn.Module] = []
+        width_in = 64
+        for stage, depth in enumerate(depths):
+            width = 64 << stage
+            for block in range(depth):
+                blocks.append(_Block(width_in, width, 2 if stage and not block else 1))
+                width_in = width
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Sequential(nn.Dropout(dropout), nn.Linear(width_in, num_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+def _conv(width_in: int, width: int) -> list[nn.Module]:
+    return [
+        nn.Conv2d(width_in, width, 3, padding=1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+    ]
+
+
+def _cnn8(
+    num_classes: int,
+    in_channels: int,
+    image_size: tuple[int, int],
+    dropout: float,
+    dense_batch_norm: bool = True,
+) -> nn.Module:
+    """The 8-layer network of table 2: six convolutions, a dense layer of 256, the output."""
+    layers: list[nn.Module] = []
+    for width_in, width in ((in_channels, 64), (64, 128), (128, 196)):
+        layers += [*_conv(width_in, width), *_conv(width, width), nn.MaxPool2d(2)]
+    flat = 196 * (image_size[0] // 8) * (image_size[1] // 8)
+    layers += [nn.Flatten(), nn.Linear(flat, 256, bias=not dense_batch_norm)]
+    if dense_batch_norm:
+        layers.append(nn.BatchNorm1d(256))
+    return nn.Sequential(
+        *layers, nn.ReLU(inplace=True), nn.Dropout(dropout), nn.Linear(256, num_classes)
+    )
+
+
+def _small_cnn(
+    num_classes: int,
+    in_channels: int,
+    image_size: tuple[int, int],
+    dropout: float,
+    width: int = 32,
+) -> nn.Module:
+    """Three convolutions with pooling: about 11 M multiplications an image, for a CPU."""
+    return nn.Sequential(
+        *_conv(in_channels, width),
+        nn.MaxPool2d(2),
+        *_conv(width, 2 * width),
+        nn.MaxPool2d(2),
+        *_conv(2 * width, 4 * width),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(dropout),
+        nn.Linear(4 * width, num_classes),
+    )
+
+
+def _mlp(
+    num_classes: int, num_features: int, dropout: float, hidden: Sequence[int] = (256, 256)
+) -> nn.Module:
+    """Dense layers with ReLU, for tables; pictures are flattened."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for width in hidden:
+        layers += [nn.Linear(num_features, width), nn.ReLU(inplace=True), nn.Dropout(dropout)]
+        num_features = width
+    return nn.Sequential(*layers, nn.Linear(num_features, num_classes))
+
+
+def _resnet(*depths: int) -> Callable[..., nn.Module]:
+    def make(
+        num_classes: int, in_channels: int, image_size: tuple[int, int], dropout: float
+    ) -> nn.Module:
+        return ResNet(depths, num_classes, in_channels, dropout)
+
+    return make
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "resnet18": _resnet(2, 2, 2, 2),
+    "resnet34": _resnet(3, 4, 6, 3),
+    "cnn8": _cnn8,
+    "small-cnn": _small_cnn,
+    "mlp": _mlp,
+}
+
+
+def build(
+    name: str,
+    num_classes: int,
+    *,
+    in_channels: int = 3,
+    image_size: tuple[int, int] = (32, 32),
+    num_features: int | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    **options: Any,
+) -> nn.Module:
+    """A network by name, its weights drawn from ``seed`` alone (convolutions: He normal).
+
+    ``num_features`` is for "mlp" (default: the picture's pixels). Further options are the network's
+    own: ``dense_batch_norm`` (cnn8), ``width`` (small-cnn), ``hidden`` (mlp).
+
+    >>> sum(p.numel() for p in build("resnet34", 10).parameters())
+    21282122
+    """
+    if name not in MODELS:
+        near = difflib.get_close_matches(name, MODELS, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"model must be one of {', '.join(MODELS)}; got {name!r}. {hint}")
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be 2 or more; got {num_classes!r}.")
+    arguments: dict[str, Any] = {"num_classes": num_classes, "dropout": dropout, **options}
+    if name == "mlp":
+        arguments["num_features"] = num_features or in_channels * math.prod(image_size)
+    elif num_features is not None:
+        raise ValueError(
+            f"model {name!r} takes pictures, not rows of {num_features} features. Use 'mlp'."
+        )
+    elif min(image_size) < 8:
+        raise ValueError(f"image_size must be at least (8, 8) for {name!r}; got {image_size!r}.")
+    else:
+        arguments.update(in_channels=in_channels, image_size=image_size)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        model = MODELS[name](**arguments)
+        for module in model.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return model
