@@ -1,0 +1,115 @@
+"""Grids by name, a part of a grid, a changed grid, and the runs a grid needs first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from tolerant.experiment import gce2018
+from tolerant.experiment.spec import RunSpec
+from tolerant.train.recipe import Recipe
+
+DIGITS = Recipe(
+    epochs=6,
+    batch_size=64,
+    lr=0.05,
+    weight_decay=2e-4,
+    milestones=(4,),
+    augment="none",
+    scale="unit",
+    precision="fp32",
+    score_every=1,
+)
+
+
+def digits(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+    """A grid of seconds: scikit-learn's digits and a small MLP, for newcomers and tests."""
+    return [
+        gce2018.build(
+            method,
+            protocol="digits",
+            dataset="digits",
+            model="mlp",
+            model_args={"hidden": (64,)},
+            noise="uniform",
+            noise_rate=rate,
+            prune_start=3,
+            recipe=DIGITS,
+            seed=seed,
+        )
+        for seed in seeds
+        for rate in (0.2, 0.4)
+        for method in ("cce", "forward-estimated", "mae", "lq", "truncated-lq")
+    ]
+
+
+GRIDS: dict[str, Callable[[Iterable[int]], list[RunSpec]]] = {
+    "table1": gce2018.table1,
+    "table2": gce2018.table2,
+    "figure1": gce2018.figure1,
+    "figure2": gce2018.figure2,
+    "cifar-n": gce2018.cifar_n,
+    "digits": digits,
+}
+
+
+def part(specs: Iterable[RunSpec], **wanted: Iterable[Any] | None) -> list[RunSpec]:
+    """The specs whose attribute is among the wanted values; None wants all of them.
+
+    >>> [spec.noise_rate for spec in part(digits(), method=["cce"], noise_rate=[0.4])]
+    [0.4]
+    """
+    specs = list(specs)
+    for name, values in wanted.items():
+        if values is None:
+            continue
+        known = list(dict.fromkeys(getattr(spec, name) for spec in specs))
+        for value in (values := list(values)):
+            if value not in known:
+                choices = ", ".join(str(value) for value in known)
+                raise ValueError(f"{name} must be among {choices} here; got {value!r}.")
+        specs = [spec for spec in specs if getattr(spec, name) in values]
+    return specs
+
+
+def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
+    """The spec with other recipe values, its protocol saying so: such rows never mix with others.
+
+    `epochs` shrinks or stretches the whole schedule: milestones and pruning move along.
+
+    >>> spec = changed(digits()[0], {"epochs": 3})
+    >>> spec.protocol, spec.recipe.milestones
+    ('digits epochs=3', (2,))
+    """
+    if not changes:
+        return spec
+    known = [field.name for field in fields(Recipe) if field.name != "seed"]
+    for name in changes:
+        if name not in known:
+            raise ValueError(f"a change must be of {', '.join(known)}; got {name!r}.")
+    recipe, prune = spec.recipe, spec.prune
+    if (epochs := changes.get("epochs")) is not None:
+        share = epochs / recipe.epochs
+        stones = {max(1, round(stone * share)) for stone in recipe.milestones}
+        recipe = replace(recipe, milestones=tuple(sorted(stones)))
+        if prune is not None:
+            start, every = round(prune.start_epoch * share), round(prune.every * share)
+            prune = replace(prune, start_epoch=max(1, start), every=max(1, every))
+    recipe = replace(recipe, **changes)
+    words = ",".join(f"{name}={_word(changes[name])}" for name in sorted(changes))
+    return replace(spec, recipe=recipe, prune=prune, protocol=f"{spec.protocol} {words}")
+
+
+def with_needs(specs: Iterable[RunSpec]) -> list[RunSpec]:
+    """The specs once each, every one after the run it needs."""
+    found: dict[str, RunSpec] = {}
+    for spec in specs:
+        for each in (spec.needs, spec):
+            if each is not None:
+                found.setdefault(each.key, each)
+    return list(found.values())
+
+
+def _word(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)

@@ -1,0 +1,85 @@
+"""From a spec to the rows it trains on: the data set, its noise, the true transition matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tolerant.data import NoisyDataset, load
+from tolerant.experiment.spec import RunSpec
+from tolerant.noise import corrupt, make_transition, replace_inputs
+
+OUTSIDE = {"cifar10": "cifar100"}  # whose pictures stand in for open-set noise
+HUMAN_LABELS = {
+    ("cifar10", "human-worse"): ("cifar10n", {"labels": "worse"}),
+    ("cifar10", "human-aggregate"): ("cifar10n", {"labels": "aggre"}),
+    ("cifar100", "human-noisy"): ("cifar100n", {}),
+}
+CLASS_DEPENDENT = {"cifar10": "class-map", "fashion-mnist": "class-map"}  # others: circular
+MATRIX_NOISES = ("uniform", "symmetric", "class-dependent")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a run is given. `transition` is the truth, known only because the noise was made."""
+
+    train: NoisyDataset
+    test: NoisyDataset
+    transition: NDArray[np.float64] | None
+    realised_noise_rate: float
+
+
+def make_problem(spec: RunSpec) -> Problem:
+    """The noisy training rows and the clean test rows of a spec, the same on every machine."""
+    test = _load(spec.dataset, "test")
+    human = HUMAN_LABELS.get((spec.dataset, spec.noise))
+    if human is not None:
+        name, options = human
+        train = load(name, split="train", **options)
+        return Problem(train, test, None, float(train.flipped.mean()))
+    clean = _load(spec.dataset, "train")
+    if spec.noise == "none":
+        return Problem(clean, test, np.eye(clean.num_classes), 0.0)
+    if spec.noise == "open-set":
+        return _open_set(spec, clean, test)
+    if spec.noise not in MATRIX_NOISES:
+        known = ["none", "open-set", *MATRIX_NOISES]
+        known += [noise for dataset, noise in HUMAN_LABELS if dataset == spec.dataset]
+        raise ValueError(
+            f"noise must be one of {', '.join(known)} for {spec.dataset}; got {spec.noise!r}."
+        )
+    kind = spec.noise
+    if kind == "class-dependent":
+        kind = CLASS_DEPENDENT.get(spec.dataset, "circular")
+    matrix = make_transition(kind, spec.noise_rate, clean.class_names)
+    drawn = corrupt(clean.given_labels, matrix, seed=spec.seed, kind=kind, rate=spec.noise_rate)
+    noisy = clean.with_given_labels(drawn.given_labels)
+    return Problem(noisy, test, matrix, drawn.realised_noise_rate)
+
+
+def _open_set(spec: RunSpec, clean: NoisyDataset, test: NoisyDataset) -> Problem:
+    if spec.dataset not in OUTSIDE:
+        raise ValueError(
+            f"noise 'open-set' must be on {', '.join(OUTSIDE)}; got dataset {spec.dataset!r}."
+        )
+    mixed = replace_inputs(
+        clean.inputs,
+        clean.given_labels,
+        _load(OUTSIDE[spec.dataset], "train").inputs,
+        spec.noise_rate,
+        num_classes=clean.num_classes,
+        seed=spec.seed,
+    )
+    true = np.where(mixed.replaced, -1, clean.given_labels)  # -1: none of the classes
+    noisy = replace(clean, inputs=mixed.inputs, true_labels=true)
+    # An outside picture's label is a draw from all classes, so the matrix is uniform noise's.
+    matrix = make_transition("uniform", spec.noise_rate, clean.class_names)
+    return Problem(noisy, test, matrix, mixed.realised_noise_rate)
+
+
+@lru_cache(maxsize=6)  # the runs of a grid share their clean rows
+def _load(dataset: str, split: str) -> NoisyDataset:
+    return load(dataset, split=split)

@@ -1,0 +1,136 @@
+"""What a run is: every value that decides its numbers, and the key made of them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from tolerant.experiment import paper
+from tolerant.train.prune import PruneSchedule
+from tolerant.train.recipe import Recipe
+
+# Part of every key. Raise it when the same spec would train to other numbers than before
+# (order of rows, initialisation, schedule, a loss): the stored rows then no longer count as done.
+TRAINING_VERSION = 1
+
+Args = Mapping[str, Any] | tuple[tuple[str, Any], ...]
+TransitionSource = Literal["none", "true", "estimated"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run. Equal specs train to equal numbers; anything that changes them is a field here.
+
+    The recipe's seed also draws the noise, so that a seed is a new initialisation and new wrong
+    labels (the paper, section 4), and all methods meet the same wrong labels.
+
+    >>> spec = RunSpec(dataset="digits", model="mlp", loss="lq", loss_args={"q": 0.7})
+    >>> RunSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+    True
+    >>> spec.key == replace(spec, noise_rate=0.1).key
+    False
+    """
+
+    dataset: str
+    model: str
+    loss: str
+    loss_args: Args = ()
+    """Hyper-parameters of the loss, every one of them written out; given as a dict."""
+    model_args: Args = ()
+    """Options of the model; given as a dict."""
+    noise: str = "none"
+    noise_rate: float = 0.0
+    transition: TransitionSource = "none"
+    """Forward correction with the true matrix, one estimated from a CCE run, or none."""
+    prune: PruneSchedule | None = None
+    recipe: Recipe = field(default_factory=Recipe)
+    protocol: str = "custom"
+    """The experiment it belongs to; a changed one names its changes: "gce2018-table1 epochs=2"."""
+
+    def __post_init__(self) -> None:
+        for name in ("loss_args", "model_args"):
+            object.__setattr__(self, name, _frozen_args(getattr(self, name)))
+        object.__setattr__(self, "noise_rate", float(self.noise_rate))  # 0 and 0.0: one key
+        if not 0 <= self.noise_rate <= 1:
+            raise ValueError(f"noise_rate must be in [0, 1]; got {self.noise_rate!r}.")
+        if self.transition not in get_args(TransitionSource):
+            raise ValueError(
+                f"transition must be one of {', '.join(get_args(TransitionSource))}; "
+                f"got {self.transition!r}."
+            )
+
+    @property
+    def seed(self) -> int:
+        return self.recipe.seed
+
+    @property
+    def method(self) -> str:
+        """The name of what is compared: `cce`, `forward-true`, `truncated-lq`, ..."""
+        return paper.method(self.to_dict())
+
+    @property
+    def key(self) -> str:
+        """16 hex digits of the hash of every value and of the training code's version."""
+        values = {"training_version": TRAINING_VERSION, **self.to_dict()}
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def needs(self) -> RunSpec | None:
+        """The run whose estimate of the transition matrix this one trains with."""
+        if self.transition != "estimated":
+            return None
+        return replace(self, loss="cce", loss_args=(), transition="none", prune=None)
+
+    def title(self) -> str:
+        """One line for people."""
+        noise = self.noise if self.noise_rate == 0 else f"{self.noise} {self.noise_rate:g}"
+        extra = "".join(f" {name}={value:g}" for name, value in dict(self.loss_args).items())
+        return f"{self.dataset} {noise} {self.method}{extra} seed {self.seed}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `from_dict` reads them back."""
+        return {
+            **{each.name: getattr(self, each.name) for each in fields(self)},
+            "loss_args": dict(self.loss_args),
+            "model_args": dict(self.model_args),
+            "prune": None if self.prune is None else asdict(self.prune),
+            "recipe": self.recipe.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
+        """Build from plain values; an unknown key is named with the nearest known one.
+
+        >>> RunSpec.from_dict({"dataset": "digits", "model": "mlp", "los": "cce"})
+        Traceback (most recent call last):
+            ...
+        ValueError: unknown spec key 'los'. Did you mean 'loss'?
+        """
+        values = dict(values)
+        _check_names("spec", values, cls)
+        if values.get("prune") is not None:
+            _check_names("prune", values["prune"], PruneSchedule)
+            values["prune"] = PruneSchedule(**values["prune"])
+        if "recipe" in values:
+            values["recipe"] = Recipe.from_dict(values["recipe"])
+        return cls(**values)
+
+
+def _frozen_args(args: Args) -> Args:
+    """Sorted pairs, lists as tuples: hashable, and the same whichever way they were written."""
+    pairs = sorted(dict(args).items())
+    return tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in pairs)
+
+
+def _check_names(what: str, values: Mapping[str, Any], cls: type) -> None:
+    known = [each.name for each in fields(cls)]
+    for name in values:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            raise ValueError(f"unknown {what} key {name!r}. {hint}")

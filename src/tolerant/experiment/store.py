@@ -1,0 +1,140 @@
+"""Finished runs: one JSON line each in `<folder>/*.jsonl`, added to, never changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tolerant.files import read_json, write_atomic
+
+Row = dict[str, Any]
+COLUMNS_DIGITS = 5  # significant digits of a history column: finer than any figure or table shows
+
+
+@dataclass(frozen=True)
+class Store:
+    """The rows of one folder. Any number of processes may add to it and read it at once.
+
+    >>> import tempfile
+    >>> store = Store(tempfile.mkdtemp())
+    >>> store.append({"key": "a1", "result": {}}, file="digits.jsonl")
+    True
+    >>> store.append({"key": "a1", "result": {}}, file="digits.jsonl")
+    False
+    >>> [row["key"] for row in store.rows()]
+    ['a1']
+    """
+
+    folder: str | os.PathLike[str]
+
+    def rows(self) -> list[Row]:
+        """Every whole row, in the order of files and lines."""
+        return [row for row, _ in self._lines() if row is not None]
+
+    def keys(self) -> set[str]:
+        """The keys of every whole row."""
+        return {row["key"] for row in self.rows()}
+
+    def torn(self) -> list[str]:
+        """`file:line` of the lines that hold no row: a writer was killed inside them."""
+        return [where for row, where in self._lines() if row is None]
+
+    def append(self, row: Mapping[str, Any], *, file: str = "runs.jsonl") -> bool:
+        """Add a row and wait until it is on the disk; False when its key is already stored.
+
+        O_APPEND alone would keep whole lines of several writers apart, but not see that the line
+        before was cut by a kill, nor that another writer has just stored the same key. So the
+        folder is locked meanwhile; the kernel frees that lock when its holder dies.
+        """
+        line = json.dumps(row, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        with locked(self.folder):
+            if row["key"] in self.keys():
+                return False
+            path = Path(self.folder) / file
+            new = not path.exists()
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                size = os.fstat(handle).st_size
+                if size and os.pread(handle, 1, size - 1) != b"\n":
+                    line = "\n" + line  # end the torn line, so that it costs itself alone
+                data = memoryview(line.encode())
+                while data:
+                    data = data[os.write(handle, data) :]
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            if new:
+                _sync_folder(self.folder)  # the file's name, too, must survive a power cut
+        return True
+
+    def write_history(self, key: str, history: Mapping[str, Any]) -> str:
+        """Store the columns of a run's epochs; returns the path to put into its row.
+
+        Written before the row, so a row never points at nothing.
+        """
+        name = f"history/{key}.json"
+        text = json.dumps(_rounded(history), separators=(",", ":"), allow_nan=False)
+        write_atomic(Path(self.folder) / name, text + "\n")
+        return name
+
+    def history(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns that belong to a row."""
+        columns: dict[str, Any] = read_json(Path(self.folder) / row["history"])
+        return columns
+
+    def _lines(self) -> Iterator[tuple[Row | None, str]]:
+        for path in sorted(Path(self.folder).glob("*.jsonl")):
+            for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+                if line.strip():
+                    yield _parse(line), f"{path.name}:{number}"
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str], *, wait: bool = True) -> Iterator[bool]:
+    """Hold the exclusive lock of an existing file or folder; yields whether it was got."""
+    import fcntl  # POSIX only: reading a store must work without it
+
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def _parse(line: bytes) -> Row | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and "key" in row else None
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            return None  # JSON has no NaN; figures leave a gap there
+        return float(f"{value:.{COLUMNS_DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(item) for item in value]
+    return value
+
+
+def _sync_folder(folder: str | os.PathLike[str]) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

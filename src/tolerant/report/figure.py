@@ -1,0 +1,273 @@
+"""The paper's figures, and ours, drawn from stored rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import numpy as np
+
+from tolerant.experiment.store import Row, Store
+from tolerant.report.rows import by_cell
+from tolerant.report.table import DATASETS, METHODS, Line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+
+# Okabe & Ito: told apart with every kind of colour vision, and in print.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
+METHOD_COLOURS = {
+    "cce": ORANGE,
+    "mae": SKY,
+    "forward-true": GREEN,
+    "forward-estimated": PURPLE,
+    "lq": BLUE,
+    "truncated-lq": VERMILLION,
+}
+LINE_COLOURS = [ORANGE, SKY, GREEN, PURPLE, BLUE, VERMILLION]
+Q_VALUES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "figure.dpi": 150,
+}
+
+
+def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+@_styled
+def figure1(store: Store, rows: Sequence[Row]) -> Figure:
+    """Figure 1: CCE against MAE on clean data (a, b), p_y of right and wrong labels (c)."""
+    figure, axes = _panels(1, 3, "Figure 1", rows)
+    for axis, letter, dataset in ((axes[0], "a", "cifar10"), (axes[1], "b", "cifar100")):
+        axis.set_title(f"({letter}) {DATASETS[dataset]}, clean labels", loc="left")
+        axis.set_ylabel("test accuracy (%)")
+        for loss in ("cce", "mae"):
+            chosen = _where(rows, dataset=dataset, noise_rate=0.0, loss=loss)
+            _curve(axis, store, chosen, "test_accuracy", METHOD_COLOURS[loss], METHODS[loss], 100)
+        _finish(axis)
+    axis = axes[2]
+    axis.set_title("(c) CIFAR-10, uniform noise 0.4", loc="left")
+    axis.set_ylabel("mean $p_y$ on training rows")
+    for loss, q in (("cce", 0.0), ("lq", 0.7)):
+        chosen = _where(rows, dataset="cifar10", noise_rate=0.4, loss=loss, q=q)
+        for column, kind, line in (("p_y_right", "right", "-"), ("p_y_wrong", "wrong", "--")):
+            label = f"{_math(METHODS[loss])}, {kind} labels"
+            _curve(axis, store, chosen, column, METHOD_COLOURS[loss], label, line=line)
+    _finish(axis, bottom=0, top=1)
+    return figure
+
+
+@_styled
+def figure2(store: Store, rows: Sequence[Row]) -> Figure:
+    """Figure 2: test accuracy (a to c) and validation loss (d to f) for six q at three rates."""
+    figure, axes = _panels(2, 3, "Figure 2: $L_q$ on CIFAR-10, uniform noise", rows)
+    for column, rate in enumerate((0.0, 0.2, 0.6)):
+        for line, (name, label, scale) in enumerate(
+            (("test_accuracy", "test accuracy (%)", 100), ("validation_loss", "validation loss", 1))
+        ):
+            axis = axes[3 * line + column]
+            axis.set_title(f"({'abcdef'[3 * line + column]}) noise rate {rate:g}", loc="left")
+            axis.set_ylabel(label)
+            for q, colour in zip(Q_VALUES, LINE_COLOURS, strict=True):
+                chosen = _where(rows, dataset="cifar10", noise_rate=rate, q=q)
+                _curve(axis, store, chosen, name, colour, f"q = {q:g}", scale)
+            _finish(axis, legend=False)
+    _shared_legend(figure, axes)
+    return figure
+
+
+@_styled
+def pruning(store: Store, rows: Sequence[Row]) -> Figure:
+    """Round by round: how clean the kept rows are, and how many of the right ones are kept."""
+    groups = by_cell(row for row in rows if row["spec"]["prune"])
+    places = sorted({(d, n) for _, d, n, _, _ in groups}, key=_paper_place)
+    rates = sorted({rate for *_, rate, _ in groups})
+    figure, axes = _panels(max(1, len(places)), 3, "Pruning", rows if places else ())
+    for line, (dataset, noise) in enumerate(places):
+        for number, (column, label) in enumerate(
+            (
+                ("kept_precision", "right labels among kept"),
+                ("kept_recall", "kept among right labels"),
+                ("kept_fraction", "kept among all rows"),
+            )
+        ):
+            axis = axes[3 * line + number]
+            axis.set_title(f"{DATASETS.get(dataset, dataset)}, {noise}", loc="left")
+            axis.set_ylabel(label)
+            for (_, *where, rate, _), group in groups.items():
+                if where == [dataset, noise]:
+                    colour = LINE_COLOURS[rates.index(rate) % len(LINE_COLOURS)]
+                    _curve(axis, store, group, column, colour, f"noise rate {rate:g}")
+            _finish(axis, legend=False)
+    _shared_legend(figure, axes)
+    return figure
+
+
+@_styled
+def differences(table: Sequence[Line], title: str) -> Figure:
+    """Ours minus the paper's for every cell, with the 95 % interval where there is one."""
+    table = [line for line in table if line.paper is not None]
+    places = sorted({(line.dataset, line.noise) for line in table}, key=_paper_place)
+    columns = min(2, max(1, len(places)))
+    figure, axes = _panels(-(-len(places) // columns) or 1, columns, title, (), width=4.6)
+    methods = [m for m in METHOD_COLOURS if any(line.method == m for line in table)]
+    for axis, (dataset, noise) in zip(axes, places, strict=False):
+        here = [line for line in table if (line.dataset, line.noise) == (dataset, noise)]
+        rates = sorted({line.rate for line in here})
+        for line in here:
+            shift = (methods.index(line.method) - (len(methods) - 1) / 2) * 0.8 / len(methods)
+            axis.errorbar(
+                rates.index(line.rate) + shift,
+                line.difference or 0.0,
+                yerr=line.margin,
+                fmt="o",
+                markersize=4.5,
+                capsize=2,
+                linewidth=1,
+                color=METHOD_COLOURS[line.method],
+                label=_math(METHODS[line.method]),
+            )
+        # MAE's intervals are ten times the others': they leave the panel rather than flatten it.
+        limit = max(2.0, *(1.2 * abs(line.difference or 0.0) for line in here))
+        axis.set_ylim(-limit, limit)
+        axis.axhline(0, color=BLACK, linewidth=0.8)
+        axis.set_title(f"{DATASETS.get(dataset, dataset)}, {noise}", loc="left")
+        axis.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+        axis.set_xlim(-0.6, len(rates) - 0.4)
+        axis.set_xlabel("noise rate")
+        axis.set_ylabel("ours − paper (points)")
+    for axis in axes[max(1, len(places)) :]:
+        axis.remove()
+    axes = axes[: max(1, len(places))]
+    _shared_legend(figure, axes)
+    return figure
+
+
+def _panels(
+    lines: int, columns: int, title: str, rows: Sequence[Row], *, width: float = 3.5
+) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, 0.9 + 2.6 * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
+    figure.suptitle(title + _runs(rows), x=0.01, ha="left", fontsize=10)
+    return figure, list(axes.flat)
+
+
+def _runs(rows: Sequence[Row]) -> str:
+    """What the caption must say of the runs: how many seeds, and what was changed."""
+    if not rows:
+        return ""
+    curves = Counter(
+        json.dumps({**row["spec"], "recipe": {**row["spec"]["recipe"], "seed": None}})
+        for row in rows
+    )
+    changes = {row["spec"]["protocol"].partition(" ")[2] for row in rows} - {""}
+    few, many = min(curves.values()), max(curves.values())
+    text = f" · {few}" + (f" to {many}" if many > few else "") + f" seed{'s' * (many > 1)}"
+    return text + (f" · changed: {'; '.join(sorted(changes))}" if changes else "")
+
+
+def _where(rows: Iterable[Row], *, q: float | None = None, **wanted: Any) -> list[Row]:
+    """Uncorrected, unpruned rows whose spec has these values; cross entropy is q = 0."""
+    found = []
+    for row in rows:
+        spec = row["spec"]
+        if spec["prune"] or spec["transition"] != "none":
+            continue
+        has = 0.0 if spec["loss"] == "cce" else spec["loss_args"].get("q")
+        if q in (None, has) and all(spec[name] == value for name, value in wanted.items()):
+            found.append(row)
+    return found
+
+
+def _curve(
+    axis: Axes,
+    store: Store,
+    rows: Sequence[Row],
+    column: str,
+    colour: str,
+    label: str,
+    scale: float = 1.0,
+    *,
+    line: str = "-",
+) -> None:
+    """Mean over seeds at the measured epochs, with the range of the seeds behind it."""
+    if not rows:
+        return
+    runs = [np.array(store.history(row)[column], dtype=float) * scale for row in rows]
+    length = min(len(run) for run in runs)
+    values = np.stack([run[:length] for run in runs])
+    measured = np.isfinite(values).all(axis=0)
+    epochs = np.arange(1, length + 1)[measured]
+    values = values[:, measured]
+    marker = "o" if measured.sum() < 2 * len(runs[0]) / 3 else ""  # few points: show where they are
+    axis.plot(
+        epochs, values.mean(0), line, color=colour, label=label, lw=1.4, marker=marker, ms=2.5
+    )
+    if len(runs) > 1:
+        axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.2, lw=0)
+
+
+def _finish(
+    axis: Axes, *, legend: bool = True, bottom: float | None = None, top: float | None = None
+) -> None:
+    if not axis.lines:
+        axis.text(
+            0.5, 0.5, "no stored rows", transform=axis.transAxes, ha="center", color="#666666"
+        )
+        axis.set_xticks([])
+        axis.set_yticks([])
+        return
+    axis.set_xlabel("epoch")
+    axis.set_ylim(bottom=bottom, top=top)
+    if legend:  # under the panel: curves may go anywhere inside it
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
+
+
+def _math(text: str) -> str:
+    return text.replace("L_q", "$L_q$")
+
+
+def _shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend under all panels, each label once, in the order of the methods' table."""
+    named: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    order = [*map(_math, METHODS.values()), *sorted(named)]
+    labels = sorted(named, key=order.index)
+    if labels:
+        handles = [named[label] for label in labels]
+        figure.legend(handles, labels, loc="outside lower center", ncols=6)
+    for axis in axes:
+        if not axis.has_data():
+            _finish(axis)
+
+
+def _paper_place(place: tuple[str, str]) -> tuple[int, str, str]:
+    names = list(DATASETS)
+    known = names.index(place[0]) if place[0] in names else len(names)
+    return (known, "" if place[1] == "uniform" else place[1], place[0])

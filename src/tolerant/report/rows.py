@@ -1,0 +1,66 @@
+"""Which stored rows stand behind a table or a figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tolerant.experiment.paper import method
+from tolerant.experiment.store import Row, Store
+
+# The three ways to choose the epoch whose test accuracy is reported. Only the first two can be
+# used without clean labels; the third shows what choosing costs.
+RULES = {
+    "noisy_validation": "noisy validation",
+    "last_epoch": "last epoch",
+    "best_test": "best test (oracle)",
+}
+
+PROTOCOLS = {
+    "table1": "gce2018-table1",
+    "table2": "gce2018-table2",
+    "figure1": "gce2018-adam",
+    "figure2": "gce2018-adam",
+    "cifar-n": "gce2018-cifar-n",
+    "digits": "digits",
+}
+
+
+def select(store: Store, report: str, *, changed: str = "") -> list[Row]:
+    """The rows of a report's protocol as it stands, or as `changed` ("epochs=2"), or of "all".
+
+    Of several rows with one spec (the training code's version rose in between) the newest counts.
+    """
+    chosen: dict[str, Row] = {}
+    for row in store.rows():
+        protocol, _, change = row["spec"]["protocol"].partition(" ")
+        if protocol == PROTOCOLS[report] and changed in (change, "all"):
+            identity = json.dumps(row["spec"], sort_keys=True)
+            known = chosen.get(identity)
+            if known is None or _age(known) <= _age(row):
+                chosen[identity] = row
+    return list(chosen.values())
+
+
+def accuracy(row: Mapping[str, Any], rule: str) -> float:
+    """Clean test accuracy in per cent at the epoch a rule chooses."""
+    return 100 * float(row["result"][rule]["test_accuracy"])
+
+
+def cell(row: Mapping[str, Any]) -> tuple[str, str, str, float, str]:
+    """What rows must share to be seeds of one number."""
+    spec = row["spec"]
+    return (spec["protocol"], spec["dataset"], spec["noise"], spec["noise_rate"], method(spec))
+
+
+def by_cell(rows: Iterable[Row]) -> dict[tuple[str, str, str, float, str], list[Row]]:
+    """Rows grouped into cells, each in the order of its seeds."""
+    groups: dict[tuple[str, str, str, float, str], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["spec"]["recipe"]["seed"]):
+        groups.setdefault(cell(row), []).append(row)
+    return groups
+
+
+def _age(row: Mapping[str, Any]) -> tuple[int, str]:
+    return (row["versions"]["training"], row["finished"])

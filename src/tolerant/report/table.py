@@ -1,0 +1,168 @@
+"""The paper's tables beside ours, as lines, Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tolerant.experiment import paper
+from tolerant.experiment.store import Row
+from tolerant.report.rows import RULES, accuracy, by_cell
+from tolerant.report.stats import Summary, agrees, difference_margin, summary
+
+# The rule the paper's numbers follow.
+PAPER_RULE = {"table1": "noisy_validation", "table2": "last_epoch"}
+DATASETS = {
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "digits": "digits",
+}
+NOISES = ("uniform", "open-set", "class-dependent")
+METHODS = {
+    "cce": "CCE",
+    "mae": "MAE",
+    "forward-true": "Forward T",
+    "forward-estimated": "Forward T̂",
+    "lq": "L_q",
+    "truncated-lq": "Truncated L_q",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One cell: the paper's number, if it has one, and ours under every rule, in per cent."""
+
+    protocol: str
+    dataset: str
+    noise: str
+    rate: float
+    method: str
+    rule: str
+    paper: Summary | None
+    ours: dict[str, Summary]
+
+    @property
+    def main(self) -> Summary:
+        """Ours, under the rule the paper's number follows."""
+        return self.ours[self.rule]
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.paper is None else self.main.mean - self.paper.mean
+
+    @property
+    def margin(self) -> float | None:
+        return None if self.paper is None else difference_margin(self.main, self.paper)
+
+    @property
+    def agrees(self) -> bool | None:
+        return None if self.paper is None else agrees(self.main, self.paper)
+
+
+def lines(rows: Iterable[Row], report: str) -> list[Line]:
+    """A line for every cell with a row: data set, noise, rate, then method as in the paper."""
+    cells = paper.cells(report) if report in PAPER_RULE else ()
+    printed = {(c.dataset, c.noise, c.rate, c.method): c for c in cells}
+    runs = (paper.runs(report) if cells else None) or 1  # not said: taken for one run
+    rule = PAPER_RULE.get(report, "noisy_validation")
+    found = []
+    for (protocol, dataset, noise, rate, method), group in by_cell(rows).items():
+        known = printed.get((dataset, noise, rate, method))
+        ours = {name: summary([accuracy(row, name) for row in group]) for name in RULES}
+        theirs = None if known is None else Summary(known.mean, known.std, runs)
+        found.append(Line(protocol, dataset, noise, rate, method, rule, theirs, ours))
+
+    return sorted(found, key=_position)
+
+
+def markdown(table: list[Line]) -> str:
+    """The table for people. The mark says that the 95 % interval of the difference covers zero.
+
+    >>> print(markdown([]))
+    No stored rows yet.
+    """
+    if not table:
+        return "No stored rows yet."
+    rule = table[0].rule
+    others = [name for name in RULES if name != rule]
+    changed = any(" " in line.protocol for line in table)
+    head = ["data set", "noise", "rate", "method", "paper", f"ours: {RULES[rule]}", "difference"]
+    head += ["", "runs", *(RULES[name] for name in others)]
+    body = [
+        [
+            DATASETS.get(line.dataset, line.dataset),
+            line.noise,
+            f"{line.rate:g}",
+            METHODS.get(line.method, line.method),
+            _number(line.paper),
+            _number(line.main),
+            "" if line.difference is None else f"{line.difference:+.2f}".replace("-", "−"),
+            "✓" if line.agrees else "",
+            str(line.main.n),
+            *(_number(line.ours[name]) for name in others),
+            *([line.protocol.partition(" ")[2]] if changed else []),
+        ]
+        for line in table
+    ]
+    head += ["changed"] if changed else []
+    align = ["---"] * 4 + ["---:"] * 3 + [":-:"] + ["---:"] * 3 + (["---"] if changed else [])
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, align, *body])
+
+
+def legend(table: list[Line]) -> str:
+    """What the columns mean, under the table."""
+    note = (
+        "Accuracy on the clean test set in per cent, mean ± sample standard deviation over seeds. "
+        "✓: the 95 % interval of the difference covers zero"
+    )
+    if any(line.main.n == 1 and line.paper and line.paper.std is not None for line in table):
+        note += "; for one run of ours, a prediction interval from the paper's own spread"
+    if any(line.paper and line.paper.std is None for line in table):
+        note += "; where the paper prints no spread, its number is taken for one run with ours"
+    return note + "."
+
+
+def to_csv(table: list[Line]) -> str:
+    """Every number, for other programs."""
+    out = io.StringIO()
+    write = csv.writer(out, lineterminator="\n").writerow
+    head = ["protocol", "dataset", "noise", "rate", "method", "paper_mean", "paper_std", "runs"]
+    head += [f"{name}_{part}" for name in RULES for part in ("mean", "std")]
+    write([*head, "difference", "margin_95", "agrees"])
+    for line in table:
+        theirs = line.paper
+        values = [line.protocol, line.dataset, line.noise, line.rate, line.method]
+        values += [None, None] if theirs is None else [theirs.mean, theirs.std]
+        values += [line.main.n]
+        for name in RULES:
+            values += [_rounded(line.ours[name].mean), _rounded(line.ours[name].std)]
+        write([*values, _rounded(line.difference), _rounded(line.margin), line.agrees])
+    return out.getvalue()
+
+
+def _position(line: Line) -> tuple[object, ...]:
+    def place(name: str, names: Iterable[str]) -> int:
+        known = list(names)
+        return known.index(name) if name in known else len(known)
+
+    return (
+        line.protocol,
+        place(line.dataset, DATASETS),
+        place(line.noise, NOISES),
+        line.noise,
+        line.rate,
+        place(line.method, METHODS),
+    )
+
+
+def _number(value: Summary | None) -> str:
+    if value is None:
+        return ""
+    return f"{value.mean:.2f}" + ("" if value.std is None else f" ± {value.std:.2f}")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
