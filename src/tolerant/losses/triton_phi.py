@@ -1,0 +1,207 @@
+"""The phi losses as Triton functions: (phi, w) of log p_y, chosen when a kernel is compiled.
+
+The reference is `tolerant.losses.phi`, formula for formula. ``tl.exp`` and ``tl.log`` are a hardware
+base-2 instruction and one rounded product: at x = -100 that is a relative error of 6e-6, and near 1
+the logarithm has no correct digit left. So the per-row numbers use the functions below (fp32 within
+about 2 ulp; fp64 through libdevice). They cost some 100 instructions a row, against 20 a logit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import triton
+import triton.language as tl
+
+_NAN: tl.constexpr = tl.constexpr(tl.PropagateNan.ALL)
+_LOG2E: tl.constexpr = tl.constexpr(1.4426950216293335)  # log2(e), rounded to fp32 ...
+_LOG2E_REST: tl.constexpr = tl.constexpr(1.925963033500e-8)  # ... and what that left out
+_LN2: tl.constexpr = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def divide(a, b):
+    # fp32 "/" is the 2 ulp division.
+    return a / b if b.dtype == tl.float64 else tl.div_rn(a, b)
+
+
+@triton.jit
+def exp(x):
+    """exp for x below 88: the rounding error of x * log2(e) is put back. -inf gives 0, NaN NaN."""
+    if x.dtype == tl.float64:
+        return tl.exp(x)
+    x = tl.maximum(x, -200.0, propagate_nan=_NAN)
+    high = x * _LOG2E
+    rest = tl.fma(x, _LOG2E_REST, tl.fma(x, _LOG2E, -high))
+    power = tl.exp2(high)
+    return tl.fma(power, rest * _LN2, power)
+
+
+@triton.jit
+def log(x):
+    if x.dtype == tl.float64:
+        return tl.log(x)
+    bits = x.to(tl.int32, bitcast=True)
+    exponent = (bits - 0x3F3504F3) >> 23  # so that the mantissa lies in [sqrt(1/2), sqrt(2))
+    f = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
+    t = tl.div_rn(f, 2.0 + f)
+    r = t * t
+    series = r * (0.33333333 + r * (0.2 + r * (0.14285714 + r * 0.11111111)))
+    value = exponent.to(tl.float32) * _LN2 + (2.0 * t + 2.0 * t * series)
+    return tl.where((x >= 1.2e-38) & (x < float("inf")), value, tl.log(x))
+
+
+@triton.jit
+def log_sum(a, b):
+    """log(a + b) with the rounding error of the sum put back, so log_sum(1, b) is log1p(b)."""
+    total = a + b
+    part = total - a
+    lost = (a - (total - part)) + (b - part)
+    return log(total) + divide(lost, total)
+
+
+@triton.jit
+def expm1(x):
+    small = 1.0 + x * 0.0
+    if x.dtype == tl.float64:
+        for i in tl.static_range(17, 1, -1):
+            small = 1.0 + small * x / i
+    else:
+        for i in tl.static_range(9, 1, -1):
+            small = 1.0 + small * x * (1.0 / i)
+    return tl.where(tl.abs(x) < 0.5, x * small, exp(x) - 1.0)
+
+
+@triton.jit
+def power(x, y):
+    """x ** y for x >= 0, with 0 ** 0 = 1 as in torch."""
+    return tl.where(y == 0.0, 1.0, exp(y * log(x)))
+
+
+@triton.jit
+def finite(x):
+    return tl.maximum(x, -1e30, propagate_nan=_NAN)
+
+
+@triton.jit
+def cce(log_p, a, b, c, d):
+    return -log_p, 1.0 + 0.0 * finite(log_p)
+
+
+@triton.jit
+def mae(log_p, a, b, c, d):
+    return -2.0 * expm1(log_p), 2.0 * exp(log_p)
+
+
+@triton.jit
+def lq(log_p, q, b, c, d):
+    return -divide(expm1(q * log_p), q), exp(q * log_p)
+
+
+@triton.jit
+def truncated_lq(log_p, q, log_k, most, d):
+    value = tl.where(q == 0.0, -log_p, -divide(expm1(q * log_p), q))
+    dead = log_p <= log_k  # NaN is not dead: it must reach the loss
+    return tl.where(dead, most, value), tl.where(dead, 0.0, exp(q * log_p))
+
+
+@triton.jit
+def focal(log_p, gamma, b, c, d):
+    rest = -expm1(log_p)
+    ratio = tl.where(log_p == 0.0, 1.0, divide(finite(log_p), -rest))
+    factor = power(rest, gamma)
+    return -factor * log_p, factor * (1.0 + gamma * exp(log_p) * ratio)
+
+
+@triton.jit
+def taylor(log_p, order, b, c, d):
+    rest = -expm1(log_p)
+    value = divide(rest, order)
+    weight = 1.0 + 0.0 * rest
+    terms = order.to(tl.int32)
+    for i in range(1, terms):
+        value = (value + divide(1.0 + 0.0 * order, (terms - i).to(order.dtype))) * rest
+        weight = 1.0 + rest * weight
+    return value, exp(log_p) * weight
+
+
+@triton.jit
+def rce(log_p, log_zero, b, c, d):
+    return log_zero * expm1(log_p), -log_zero * exp(log_p)
+
+
+@triton.jit
+def sce(log_p, alpha, beta, log_zero, d):
+    value, weight = rce(log_p, log_zero, 0.0, 0.0, 0.0)
+    return -alpha * log_p + beta * value, alpha + beta * weight
+
+
+@triton.jit
+def agce(log_p, a, q, factor, d):
+    one = 1.0 + 0.0 * finite(log_p)
+    log_ratio = log_sum(one, divide(expm1(log_p), a + 1.0))
+    p = exp(log_p)
+    return factor * expm1(q * log_ratio), p * power(a + p, q - 1.0)
+
+
+@triton.jit
+def aul(log_p, a, exponent, factor, d):
+    one = 1.0 + 0.0 * finite(log_p)
+    log_ratio = log_sum(one, divide(-expm1(log_p), a - 1.0))
+    p = exp(log_p)
+    return factor * expm1(exponent * log_ratio), p * power(a - p, exponent - 1.0)
+
+
+@triton.jit
+def ael(log_p, a, b, c, d):
+    p = exp(log_p)
+    value = exp(-divide(p, a))
+    return value, divide(p, a) * value
+
+
+@triton.jit
+def phuber(log_p, tau, log_tau, c, d):
+    above = log_p >= -log_tau
+    value = tl.where(above, -log_p, 1.0 + log_tau - tau * exp(log_p))
+    return value, exp(tl.minimum(log_p + log_tau, 0.0, propagate_nan=_NAN))
+
+
+@triton.jit
+def js(log_p, other, log_other, logit, scale):
+    one = 1.0 + 0.0 * finite(log_p)
+    log_m = log_sum(one, other * expm1(log_p))
+    p = exp(log_p)
+    mixed = p * finite(log_p) + expm1(log_p) * log_other
+    value = divide(other * mixed - exp(log_m) * log_m, scale)
+    x = logit - finite(log_p)
+    slope = tl.maximum(x, 0.0, propagate_nan=_NAN) + log_sum(one, exp(-tl.abs(x)))
+    return value, divide(other * p * slope, scale)
+
+
+def constants(phi: str, hyper: dict[str, float]) -> tuple[Any, list[float]]:
+    """The Triton function of a loss, and the four numbers it wants in place of its hyper-parameters."""
+    match phi, hyper:
+        case "lq", {"q": 0}:
+            found, numbers = cce, []
+        case "truncated-lq", {"q": q, "k": k}:
+            most = -math.log(k) if q == 0 else -math.expm1(q * math.log(k)) / q
+            found, numbers = truncated_lq, [q, math.log(k), most]
+        case "sce", {"alpha": alpha, "beta": beta, "log_zero": log_zero}:
+            found, numbers = sce, [alpha, beta, log_zero]
+        case "agce", {"a": a, "q": q}:
+            found, numbers = agce, [a, q, (a + 1) ** q / -q]
+        case "aul", {"a": a, "p": p}:
+            found, numbers = aul, [a, p, (a - 1) ** p / p]
+        case "phuber", {"tau": tau}:
+            found, numbers = phuber, [tau, math.log(tau)]
+        case "js", {"pi": pi}:
+            other, log_other = 1 - pi, math.log1p(-pi)
+            found, numbers = js, [other, log_other, math.log(pi / other), -other * log_other]
+        case ("cce" | "mae" | "lq" | "focal" | "taylor" | "rce" | "ael"), _:
+            plain = (cce, mae, lq, focal, taylor, rce, ael)
+            found = {f.__name__: f for f in plain}[phi]
+            numbers = list(hyper.values())
+        case _:
+            raise ValueError(f"phi must be a loss of log p_y with its numbers; got {phi!r}, {hyper!r}")
+    return found, [float(x) for x in numbers] + [0.0] * (4 - len(numbers))
