@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 from scipy.optimize import minimize
 from torch.utils.data import DataLoader, TensorDataset
 
-from tolerant.train import gather
+from tolerant.train import prune_gather
 from tolerant.train.prune import Pruner, PruneSchedule, prune_quality
 
 
@@ -333,7 +333,7 @@ def _rank(rank: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     found = {}
     for rows_at_once in (1 << 22, 4):  # in one round, and in rounds of two rows a rank
-        gather._ROWS_AT_ONCE = rows_at_once
+        prune_gather._ROWS_AT_ONCE = rows_at_once
         for ids in (list(range(9)), names(9)):
             pruner = Pruner(ids, [0, 0, 0, 0, 0, 1, 1, 1, 1])
             mine = ([0, 2, 4, 6, 8], [1, 3])[rank]  # 5 and 7 not scored; lengths differ

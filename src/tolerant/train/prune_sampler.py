@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from tolerant.train.rows import read_positions
+from tolerant.train.prune_input import read_positions
 
 if TYPE_CHECKING:
     from tolerant.train.prune import Pruner

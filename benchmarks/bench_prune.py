@@ -1,0 +1,115 @@
+"""State, memory and time of ``Pruner`` from 10^6 to 10^8 synthetic rows: all linear in the rows.
+
+    python benchmarks/bench_prune.py                    # about two minutes, 1.5 GB
+    python benchmarks/bench_prune.py --rows 1000000     # a few seconds
+
+Every size runs in its own process, so that its resident memory is its own. Rows are reported as a
+scoring pass would, in batches of 10^6; p_y is drawn beforehand and its memory taken off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+BATCH = 10**6
+NUM_CLASSES = 1000
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure(num_rows: int) -> dict[str, float]:
+    """Build, two full passes of updates, one small update, on one core."""
+    import torch
+
+    from tolerant.train.prune import Pruner
+
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    Pruner(2000, np.arange(2000) % NUM_CLASSES).update([0], [0.1])  # first-call costs
+    labels = np.empty(num_rows, dtype=np.int16)
+    for start in range(0, num_rows, BATCH):
+        stop = min(start + BATCH, num_rows)
+        labels[start:stop] = rng.integers(0, NUM_CLASSES, stop - start, dtype=np.int16)
+    p_y = rng.random(BATCH, dtype=np.float32)
+
+    before = resident_bytes()
+    start_s = time.perf_counter()
+    pruner = Pruner(num_rows, labels, k=0.5)
+    build_s = time.perf_counter() - start_s
+
+    def full_pass() -> float:
+        start_s = time.perf_counter()
+        for start in range(0, num_rows, BATCH):
+            index = np.arange(start, min(start + BATCH, num_rows))
+            pruner.update(index, p_y[: len(index)])
+        return time.perf_counter() - start_s
+
+    pass_s = min(full_pass(), full_pass())
+    held = resident_bytes() - before
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+
+    rows = rng.integers(0, num_rows, BATCH)
+    start_s = time.perf_counter()
+    pruner.update(rows, p_y)
+    shuffled_s = time.perf_counter() - start_s
+
+    rows = rng.integers(0, num_rows, 128)
+    start_s = time.perf_counter()
+    for _ in range(100):
+        pruner.update(rows, p_y[:128])
+    small_s = (time.perf_counter() - start_s) / 100
+
+    start_s = time.perf_counter()
+    share = float(pruner.kept.sum()) / num_rows
+    kept_s = time.perf_counter() - start_s
+    return {
+        "rows": num_rows,
+        "bytes_per_row": held / num_rows,
+        "peak_bytes_per_row": peak / num_rows,
+        "build_s": build_s,
+        "pass_s": pass_s,
+        "ns_per_row": pass_s / num_rows * 1e9,
+        "shuffled_ns_per_row": shuffled_s / BATCH * 1e9,
+        "update_128_us": small_s * 1e6,
+        "kept_share": share,
+        "kept_read_s": kept_s,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
+    parser.add_argument(
+        "--out", type=Path, help="append the measurements to this file, one JSON a line"
+    )
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one)))
+        return
+    columns = ("rows", "bytes_per_row", "peak_bytes_per_row", "build_s", "pass_s", "ns_per_row")
+    columns += ("shuffled_ns_per_row", "update_128_us")
+    print("  ".join(columns))
+    for num_rows in options.rows:
+        command = [sys.executable, __file__, "--one", str(num_rows)]
+        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        print("  ".join(f"{found[name]:>{len(name)}.5g}" for name in columns), flush=True)
+        if options.out:
+            with options.out.open("a") as file:
+                file.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
