@@ -85,9 +85,10 @@ def label_digest(labels: ArrayLike) -> str:
     >>> label_digest([0, 1])[:12]
     '9d34149fbd1f'
     """
-    return hashlib.sha256(
-        np.asarray(labels).astype("<i8", casting="same_kind").tobytes()
-    ).hexdigest()
+    array = np.asarray(labels)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"labels must be whole numbers; got dtype {array.dtype}.")
+    return hashlib.sha256(array.astype("<i8").tobytes()).hexdigest()
 
 
 def _check_fields(stored: dict[str, Any]) -> None:

@@ -21,10 +21,14 @@ from tolerant.noise.manifest import Manifest, label_digest
 
 @dataclass(frozen=True)
 class OpenSet:
-    """Inputs of which `replaced` rows come from elsewhere; `source` says which row there, or -1."""
+    """Inputs of which `replaced` rows come from elsewhere; `source` says which row there, or -1.
+
+    The given labels are what they were; the true label of a replaced row is -1, none of the classes.
+    """
 
     inputs: NDArray[Any]
     given_labels: NDArray[np.int64]
+    true_labels: NDArray[np.int64]
     replaced: NDArray[np.bool_]
     source: NDArray[np.int64]
     realised_noise_rate: float
@@ -33,7 +37,7 @@ class OpenSet:
 
 def replace_inputs(
     inputs: Any,
-    given_labels: ArrayLike,
+    true_labels: ArrayLike,
     outside_inputs: Any,
     rate: float,
     *,
@@ -53,7 +57,7 @@ def replace_inputs(
     (array([False,  True, False,  True]), array([-1,  8, -1,  6]))
     """
     num_classes, rate, seed = check_num_classes(num_classes), check_rate(rate), check_seed(seed)
-    labels = check_labels(given_labels, num_classes, "given_labels")
+    labels = check_labels(true_labels, num_classes, "true_labels")
     check_rows(inputs, labels)
     source = draw_sources(len(labels), len(outside_inputs), rate, seed=seed)
     replaced = source >= 0
@@ -69,7 +73,8 @@ def replace_inputs(
     manifest = Manifest(
         "open-set", rate, seed, GENERATOR, len(labels), num_classes, realised, label_digest(source)
     )
-    return OpenSet(mixed, labels, replaced, source, realised, manifest)
+    true = np.where(replaced, -1, labels)
+    return OpenSet(mixed, labels, true, replaced, source, realised, manifest)
 
 
 def draw_sources(num_rows: int, num_outside: int, rate: float, *, seed: int) -> NDArray[np.int64]:
