@@ -80,7 +80,7 @@ DATASETS: dict[str, dict[str, Any]] = {
     "cifar100": {"model": "resnet34", "recipe": SGD_LONG},
 }
 RATES = {"uniform": (0.2, 0.4, 0.6, 0.8), "class-dependent": (0.1, 0.2, 0.3, 0.4)}
-HUMAN = {"cifar10": ("human-worse", "human-aggregate"), "cifar100": ("human-noisy",)}
+HUMAN = {"cifar10n-worse": "cifar10", "cifar10n-aggre": "cifar10", "cifar100n": "cifar100"}
 METHODS: dict[str, dict[str, Any]] = {
     "cce": {"loss": "cce"},
     "mae": {"loss": "mae"},
@@ -175,14 +175,13 @@ def cifar_n(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
             method,
             protocol="gce2018-cifar-n",
             dataset=dataset,
-            noise=noise,
-            prune_start=DATASETS[dataset]["recipe"].milestones[0],
+            noise="human",
+            prune_start=DATASETS[like]["recipe"].milestones[0],
             seed=seed,
-            **DATASETS[dataset],
+            **DATASETS[like],
         )
         for seed in seeds
-        for dataset, noises in HUMAN.items()
-        for noise in noises
+        for dataset, like in HUMAN.items()
         for method in ("cce", "lq", "truncated-lq")
     ]
 

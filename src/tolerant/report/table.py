@@ -18,6 +18,9 @@ DATASETS = {
     "fashion-mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
+    "cifar10n-aggre": "CIFAR-10N aggregate",
+    "cifar10n-worse": "CIFAR-10N worse",
+    "cifar100n": "CIFAR-100N",
     "digits": "digits",
 }
 NOISES = ("uniform", "open-set", "class-dependent")
@@ -95,7 +98,7 @@ def markdown(table: list[Line]) -> str:
         [
             DATASETS.get(line.dataset, line.dataset),
             line.noise,
-            f"{line.rate:g}",
+            f"{line.rate:g}" if line.noise != "human" else "",  # nobody set it
             METHODS.get(line.method, line.method),
             _number(line.paper),
             _number(line.main),

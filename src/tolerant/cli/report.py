@@ -1,0 +1,139 @@
+"""`tolerant report`: tables and figures from stored rows, the paper's numbers beside ours."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tolerant.experiment.store import Store
+    from tolerant.report.table import Line
+
+
+class Report(StrEnum):
+    """What can be reported."""
+
+    table1 = "table1"
+    table2 = "table2"
+    figure1 = "figure1"
+    figure2 = "figure2"
+    pruning = "pruning"
+    cifar_n = "cifar-n"
+    digits = "digits"
+
+
+def report(
+    name: Annotated[Report | None, typer.Argument(help="Table or figure.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder with the stored rows.")] = Path("results"),
+    out: Annotated[Path | None, typer.Option(help="Write .md, .csv and .png there.")] = None,
+    changed: Annotated[
+        str, typer.Option(help='Rows of a changed protocol, such as "epochs=2", or "all".')
+    ] = "",
+    docs: Annotated[
+        Path | None, typer.Option(help="Write the marked blocks of this Markdown file anew.")
+    ] = None,
+) -> None:
+    """Print a table or draw a figure from stored rows; nothing is trained."""
+    from tolerant.experiment.store import Store
+
+    store = Store(results)
+    if not results.is_dir():
+        raise typer.BadParameter(f"there is no folder {results}", param_hint="--results")
+    for where in store.torn():
+        typer.echo(f"{results}/{where} holds no whole row and was skipped", err=True)
+    if docs is not None:
+        _fill(docs, store)
+        typer.echo(f"{docs} is up to date with {results}")
+    elif name is None:
+        raise typer.BadParameter(f"name one of {', '.join(Report)}, or pass --docs")
+    elif name in (Report.figure1, Report.figure2, Report.pruning):
+        typer.echo(_save(_figure(store, name.value, changed), out or Path(), name.value))
+    else:
+        _report_table(store, name.value, changed, out)
+
+
+def _report_table(store: Store, name: str, changed: str, out: Path | None) -> None:
+    from tolerant.files import write_atomic
+    from tolerant.report.rows import select
+    from tolerant.report.table import lines, to_csv
+
+    rows = select(store, name, changed=changed)
+    table = lines(rows, name)
+    text = _text(store, name, changed)
+    typer.echo(text)
+    if out is not None:
+        write_atomic(out / f"{name}.md", text + "\n")
+        write_atomic(out / f"{name}.csv", to_csv(table))
+        if any(line.paper for line in table):
+            typer.echo(_save(_differences(table, name), out, name))
+
+
+def _text(store: Store, name: str, changed: str) -> str:
+    from tolerant.report.document import cost
+    from tolerant.report.rows import select
+    from tolerant.report.table import legend, lines, markdown
+
+    rows = select(store, name, changed=changed)
+    table = lines(rows, name)
+    if not table:
+        return markdown(table)
+    return f"{markdown(table)}\n\n{legend(table)} {cost(rows)}."
+
+
+def _figure(store: Store, name: str, changed: str) -> Figure:
+    from tolerant.report import figure
+    from tolerant.report.rows import select
+
+    if name == "pruning":
+        rows = [
+            row
+            for part in ("table1", "table2", "cifar-n")
+            for row in select(store, part, changed=changed)
+        ]
+        return figure.pruning(store, rows)
+    rows = select(store, name, changed=changed)
+    return (figure.figure1 if name == "figure1" else figure.figure2)(store, rows)
+
+
+def _differences(table: list[Line], name: str) -> Figure:
+    from tolerant.report import figure
+
+    return figure.differences(table, f"{name}: ours minus the paper, 95 % intervals")
+
+
+def _save(figure: Figure, folder: Path, name: str) -> Path:
+    import io
+
+    from tolerant.files import write_atomic
+
+    buffer = io.BytesIO()
+    # Without the version in its metadata a figure of the same rows is the same file.
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    path = folder / f"{name}.png"
+    write_atomic(path, buffer.getvalue())
+    return path
+
+
+def _fill(docs: Path, store: Store) -> None:
+    from tolerant.files import write_atomic
+    from tolerant.report.document import fill
+    from tolerant.report.rows import select
+    from tolerant.report.table import lines
+
+    def block(name: str) -> str:
+        if name in ("figure1", "figure2", "pruning"):
+            path = _save(_figure(store, name, ""), docs.parent / "figures", name)
+        elif name.endswith("-differences"):
+            name = name.removesuffix("-differences")
+            table = lines(select(store, name), name)
+            path = _save(_differences(table, name), docs.parent / "figures", name)
+        else:
+            return _text(store, name, "")
+        return f"![{name}](figures/{path.name})"
+
+    write_atomic(docs, fill(docs.read_text("utf-8"), block))

@@ -1,0 +1,81 @@
+"""The store: whole rows or none, one a key, whoever writes and whenever they die."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from tolerant.experiment.store import Store, locked
+
+
+def test_rows_come_back_as_written(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    row = {"key": "a", "spec": {"q": 0.7, "name": "T̂"}, "result": {"x": 0.1 + 0.2}}
+    assert store.append(row)
+    assert store.rows() == [row]
+
+
+def test_a_key_is_stored_once_in_all_files(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.append({"key": "a", "n": 1}, file="one.jsonl")
+    assert not store.append({"key": "a", "n": 2}, file="two.jsonl")
+    assert store.rows() == [{"key": "a", "n": 1}]
+
+
+@pytest.mark.parametrize("cut", [1, 5, -1])
+def test_half_a_line_costs_itself_alone(tmp_path: Path, cut: int) -> None:
+    store = Store(tmp_path)
+    store.append({"key": "a"})
+    path = tmp_path / "runs.jsonl"
+    path.write_text(path.read_text() + '{"key":"b","long":"value"}'[:cut])
+    assert store.keys() == {"a"}
+    assert store.append({"key": "b"})
+    assert [row["key"] for row in store.rows()] == ["a", "b"]
+    assert store.torn() == ["runs.jsonl:2"]
+
+
+def test_nan_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(ValueError):
+        store.append({"key": "a", "x": float("nan")})
+    assert store.rows() == []
+
+
+def test_a_history_of_120_epochs_takes_few_kilobytes(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    columns = {f"column_{i}": [1 / (3 + i + e) for e in range(120)] for i in range(9)}
+    columns["gaps"] = [float("nan")] * 120
+    row = {"key": "a", "history": store.write_history("a", columns)}
+    store.append(row)
+    back = store.history(row)
+    assert back["gaps"] == [None] * 120
+    assert back["column_3"] == pytest.approx(columns["column_3"], rel=1e-4)
+    assert (tmp_path / row["history"]).stat().st_size < 12_000
+
+
+def _write_many(folder: str, first: int) -> None:
+    store = Store(folder)
+    for number in range(first, first + 40):
+        store.append({"key": str(number), "text": "x" * 5000})
+
+
+def test_several_writers_lose_and_double_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    # The ranges overlap: 20 keys are written by two processes each.
+    team = [context.Process(target=_write_many, args=(str(tmp_path), n)) for n in (0, 20, 40)]
+    for process in team:
+        process.start()
+    for process in team:
+        process.join()
+    keys = [json.loads(line)["key"] for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert sorted(keys, key=int) == [str(number) for number in range(80)]
+
+
+def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
+    with locked(tmp_path) as first, locked(tmp_path, wait=False) as second:
+        assert (first, second) == (True, False)
+    with locked(tmp_path, wait=False) as again:
+        assert again

@@ -1,0 +1,249 @@
+"""Reports from synthetic rows: the right numbers, in words, files and pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from tolerant.cli.report import report
+from tolerant.experiment.store import Store
+from tolerant.report import figure
+from tolerant.report.document import fill
+from tolerant.report.rows import select
+from tolerant.report.stats import Summary, agrees, difference_margin, summary
+from tolerant.report.table import lines, markdown, to_csv
+
+EPOCHS = 6
+HISTORY = {
+    "test_accuracy": [0.1 * e for e in range(1, EPOCHS + 1)],
+    "validation_loss": [2.0 - 0.1 * e for e in range(EPOCHS)],
+    "p_y_right": [None, 0.3, None, 0.5, None, 0.6],
+    "p_y_wrong": [None, 0.1, None, 0.1, None, 0.2],
+    "kept_fraction": [1.0, 1.0, 1.0, 0.6, 0.6, 0.65],
+    "kept_precision": [0.6, 0.6, 0.6, 0.95, 0.95, 0.96],
+    "kept_recall": [1.0, 1.0, 1.0, 0.9, 0.9, 0.92],
+}
+
+
+def add(store: Store, accuracy: float, **values: Any) -> None:
+    """Store a row like those that `run` writes."""
+    seed, version = values.pop("seed", 0), values.pop("version", 1)
+    spec = {
+        "dataset": "cifar10",
+        "model": "resnet34",
+        "model_args": {},
+        "loss": "cce",
+        "loss_args": {},
+        "noise": "uniform",
+        "noise_rate": 0.4,
+        "transition": "none",
+        "prune": None,
+        "recipe": {"epochs": EPOCHS, "seed": seed},
+        "protocol": "gce2018-table1",
+        **values,
+    }
+    key = f"{len(store.rows()):016x}"
+    row = {
+        "key": key,
+        "spec": spec,
+        "result": {
+            "noisy_validation": {"epoch": 3, "test_accuracy": accuracy},
+            "last_epoch": {"epoch": 5, "test_accuracy": accuracy - 0.05},
+            "best_test": {"epoch": 4, "test_accuracy": accuracy + 0.01},
+        },
+        "history": store.write_history(key, HISTORY),
+        "time_s": 120.0,
+        "side_by_side": 2,
+        "hardware": "H200",
+        "versions": {"training": version},
+        "finished": f"2026-01-01T00:00:{len(store.rows()):02d}Z",
+    }
+    assert store.append(row)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "results")
+    prune = {"start_epoch": 3, "every": 1, "k": 0.5}
+    for seed, accuracy in enumerate((0.81, 0.82, 0.83)):
+        add(store, accuracy, seed=seed)
+    add(store, 0.80, loss="lq", loss_args={"q": 0.7})
+    add(store, 0.874, loss="lq", loss_args={"q": 0.7}, prune=prune)
+    add(store, 0.2, protocol="gce2018-table1 epochs=2")
+    add(store, 0.6, protocol="gce2018-table2", noise="open-set")
+    add(store, 0.9, protocol="gce2018-cifar-n", dataset="cifar10n-worse", noise="human")
+    for rate, noise in ((0.0, "none"), (0.4, "uniform")):
+        for loss, args in (("cce", {}), ("mae", {}), ("lq", {"q": 0.7}), ("lq", {"q": 0.2})):
+            values = {"loss": loss, "loss_args": args, "noise": noise, "noise_rate": rate}
+            add(store, 0.7, protocol="gce2018-adam", **values)
+    return store
+
+
+def test_the_table_has_our_numbers_beside_the_papers(store: Store) -> None:
+    cce, lq, truncated = lines(select(store, "table1"), "table1")
+    assert (cce.method, lq.method, truncated.method) == ("cce", "lq", "truncated-lq")
+    assert cce.paper == Summary(81.88, 0.29, 5)
+    assert (cce.main.mean, cce.main.std, cce.main.n) == pytest.approx((82.0, 1.0, 3))
+    assert cce.difference == pytest.approx(0.12)
+    assert (cce.agrees, lq.agrees, truncated.agrees) == (True, False, True)
+    assert cce.ours["last_epoch"].mean == pytest.approx(77.0)
+    assert cce.ours["best_test"].mean == pytest.approx(83.0)
+    text = markdown([cce, lq])
+    first, second = text.splitlines()[2:]
+    assert first == (
+        "| CIFAR-10 | uniform | 0.4 | CCE | 81.88 ± 0.29 | 82.00 ± 1.00 | +0.12 | ✓ | 3 | "
+        "77.00 ± 1.00 | 83.00 ± 1.00 |"
+    )
+    assert "| −7.13 |  | 1 |" in second
+
+
+def test_table_two_reports_the_last_epoch(store: Store) -> None:
+    (line,) = lines(select(store, "table2"), "table2")
+    assert line.main.mean == pytest.approx(55.0)
+    assert line.agrees is None  # one run against a number without a spread
+
+
+def test_csv_has_every_number(store: Store) -> None:
+    read = list(csv.DictReader(io.StringIO(to_csv(lines(select(store, "table1"), "table1")))))
+    assert len(read) == 3
+    assert float(read[0]["noisy_validation_mean"]) == pytest.approx(82.0)
+    assert float(read[0]["paper_std"]) == 0.29
+    assert read[0]["agrees"] == "True"
+
+
+def test_changed_runs_stay_apart(store: Store) -> None:
+    assert len(lines(select(store, "table1", changed="epochs=2"), "table1")) == 1
+    every = lines(select(store, "table1", changed="all"), "table1")
+    assert [line.main.n for line in every] == [3, 1, 1, 1]
+    assert markdown(every).splitlines()[-1].endswith("| epochs=2 |")
+
+
+def test_of_two_rows_of_one_spec_the_newer_training_code_counts(store: Store) -> None:
+    add(store, 0.5, version=2)
+    cce = lines(select(store, "table1"), "table1")[0]
+    assert cce.main.n == 3
+    assert cce.main.mean == pytest.approx((50 + 82 + 83) / 3)
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "margin"),
+    [
+        # Two samples with equal n and spread: t(8) * sqrt(2 / 5), t(8) = 2.306.
+        (Summary(0.0, 1.0, 5), Summary(0.0, 1.0, 5), 1.4584),
+        # One run predicted from five: t(4) * sqrt(1 + 1 / 5), t(4) = 2.776.
+        (Summary(0.0, None, 1), Summary(0.0, 1.0, 5), 3.0414),
+        # No spread in the paper: t(2) * sqrt(1 / 3 + 1), t(2) = 4.303.
+        (Summary(0.0, 1.0, 3), Summary(0.0, None, 1), 4.9684),
+        (Summary(0.0, 0.0, 3), Summary(0.0, 0.0, 5), 0.0),
+        (Summary(0.0, None, 1), Summary(0.0, None, 1), None),
+    ],
+)
+def test_the_interval(ours: Summary, paper: Summary, margin: float | None) -> None:
+    got = difference_margin(ours, paper)
+    assert got == (margin if margin is None else pytest.approx(margin, abs=1e-3))
+    if margin:
+        shifted = Summary(margin * 1.01, ours.std, ours.n)
+        assert agrees(ours, paper)
+        assert agrees(shifted, paper) is False
+
+
+def test_a_mean_needs_a_number() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        summary([])
+
+
+def boxes_of(drawn: Any) -> list[Any]:
+    """The title, the legend, and each panel with all its labels and its own legend, as boxes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(drawn)
+    canvas.draw()
+    parts = [*drawn.axes, *drawn.legends, drawn._suptitle]
+    return [part.get_tightbbox(canvas.get_renderer()) for part in parts]
+
+
+@pytest.mark.parametrize("name", ["figure1", "figure2", "pruning", "table1", "nothing"])
+def test_no_part_overlaps_or_leaves_the_picture(store: Store, name: str) -> None:
+    if name == "pruning":
+        drawn = figure.pruning(store, select(store, "table1"))
+    elif name == "table1":
+        drawn = figure.differences(lines(select(store, "table1"), "table1"), "Table 1")
+    elif name == "nothing":
+        drawn = figure.figure1(store, [])
+    else:
+        drawn = getattr(figure, name)(store, select(store, name))
+    boxes = boxes_of(drawn)
+    frame = drawn.bbox
+    for number, box in enumerate(boxes):
+        assert box.x0 >= -1, box
+        assert box.y0 >= -1, box
+        assert box.x1 <= frame.x1 + 1, box
+        assert box.y1 <= frame.y1 + 1, box
+        for other in boxes[number + 1 :]:
+            across = min(box.x1, other.x1) - max(box.x0, other.x0)
+            down = min(box.y1, other.y1) - max(box.y0, other.y0)
+            assert across <= 1 or down <= 1
+
+
+def test_curves_are_the_stored_columns(store: Store) -> None:
+    a, b, c = figure.figure1(store, select(store, "figure1")).axes
+    assert [line.get_label() for line in a.lines] == ["CCE", "MAE"]
+    assert list(a.lines[0].get_ydata()) == pytest.approx([10, 20, 30, 40, 50, 60])
+    assert not b.lines
+    assert len(c.lines) == 4
+    assert list(c.lines[0].get_xdata()) == [2, 4, 6]  # only the measured epochs
+    assert list(c.lines[1].get_ydata()) == pytest.approx([0.1, 0.1, 0.2])
+
+
+def cli(*arguments: str) -> Any:
+    app = Typer()
+    app.command()(report)
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_command_writes_the_three_forms(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = cli("table1", "--results", str(store.folder), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "5 runs, 5.0 minutes of H200" in result.output
+    assert sorted(path.name for path in out.iterdir()) == ["table1.csv", "table1.md", "table1.png"]
+    assert (out / "table1.png").read_bytes().startswith(b"\x89PNG")
+    assert cli("cifar-n", "--results", str(store.folder)).output.count("CIFAR-10N worse") == 1
+
+
+def test_a_document_is_filled_and_filling_twice_changes_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    docs = tmp_path / "docs" / "reproduction.md"
+    docs.parent.mkdir()
+    names = ["table1", "figure1", "figure2", "pruning", "table1-differences", "cifar-n"]
+    docs.write_text("".join(f"# x\n<!-- report: {n} -->\n<!-- end -->\nkept\n" for n in names))
+    assert cli("--docs", str(docs), "--results", str(store.folder)).exit_code == 0
+    once = docs.read_text()
+    assert once.count("kept") == len(names)
+    assert "82.00 ± 1.00" in once
+    assert "![figure2](figures/figure2.png)" in once
+    assert (docs.parent / "figures" / "table1.png").exists()
+    assert cli("--docs", str(docs), "--results", str(store.folder)).exit_code == 0
+    assert docs.read_text() == once
+
+
+def test_fill_leaves_other_text_alone() -> None:
+    text = "a\n<!-- other -->\nb\n<!-- end -->\n"
+    assert fill(text, lambda name: "x") == text
+
+
+def test_reports_do_not_load_the_trainer() -> None:
+    code = (
+        "import sys, tolerant.report.figure, tolerant.report.table, tolerant.report.document;"
+        "sys.exit([n for n in sys.modules if n.startswith('tolerant.train') or n == 'torch'] != [])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
