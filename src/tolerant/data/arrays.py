@@ -1,0 +1,166 @@
+"""NPZ files: read without pickles and without trusting their headers."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tolerant.data.dataset import Kind, NoisyDataset, encode_labels
+
+# Deflate cannot shrink by more than 1032, so a larger claim is a lie that would only cost memory.
+MAX_RATIO = 1032
+# Arrays that np.savez stored as they are and that are larger than this are mapped, not read.
+MEMORY_MAP_BYTES = 2**28
+_CHUNK = 2**22
+
+_INPUTS = ("inputs", "images", "features", "texts", "x", "X")
+_LABELS = ("given_labels", "labels", "y")
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Every array of an NPZ file; a ValueError that names the file if it is damaged."""
+    arrays: dict[str, np.ndarray] = {}
+    try:
+        with warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
+            warnings.simplefilter("ignore")  # of numpy, about odd headers
+            for info in archive.infolist():
+                name = info.filename.removesuffix(".npy")
+                if name in arrays:
+                    raise ValueError(f"two arrays are called {name!r}")
+                if info.file_size > MAX_RATIO * info.compress_size + 64:
+                    raise ValueError(f"{name!r} cannot hold the {info.file_size} bytes it claims")
+                arrays[name] = _read_member(Path(path), archive, info)
+    except FileNotFoundError:
+        raise
+    except _DAMAGE as error:
+        raise ValueError(
+            f"{path} is not a readable NPZ file: {error or 'it ends early'}"
+        ) from error
+    return arrays
+
+
+_DAMAGE = (
+    ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, RuntimeError, MemoryError,
+    NotImplementedError, OverflowError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(info) as file:
+        shape, fortran, dtype = _read_header(file)
+        num_bytes = math.prod(shape) * dtype.itemsize
+        start = info.file_size - num_bytes
+        if dtype.hasobject:
+            raise ValueError(f"{info.filename!r} holds Python objects, which are never unpickled")
+        if start != file.tell():
+            raise ValueError(f"{info.filename!r} claims {num_bytes} bytes of data and has not")
+        if info.compress_type == zipfile.ZIP_STORED and num_bytes > MEMORY_MAP_BYTES:
+            offset = _data_offset(path, info) + start
+            return np.memmap(path, dtype, "r", offset, shape, order="F" if fortran else "C")
+        data = np.empty(num_bytes, np.uint8)
+        for first in range(0, num_bytes, _CHUNK):
+            chunk = file.read(min(_CHUNK, num_bytes - first))
+            data[first : first + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        file.read(1)  # the end of the member is where its CRC is checked
+        flat = data.view(dtype)
+        return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"array format {version} is not known")
+
+
+def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
+    """Where a member's bytes start: after the local header, whose two lengths only it knows."""
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        name_length, extra_length = struct.unpack("<26x2H", file.read(30))
+    return info.header_offset + 30 + int(name_length) + int(extra_length)
+
+
+def load_npz(
+    path: str | os.PathLike[str],
+    *,
+    inputs: str | None = None,
+    label: str | None = None,
+    min_per_class: int = 2,
+) -> NoisyDataset:
+    """A data set from the arrays of an NPZ file.
+
+    inputs: the array of inputs, by default `inputs`, `images`, `features`, `texts` or `x`: uint8
+        (N, H, W, C) or (N, H, W) are images, numbers (N, D) a table, words (N,) texts.
+    label: the array of given labels, by default `given_labels`, `labels` or `y`: whole numbers or
+        words.
+    The arrays `true_labels`, `class_names` and `ids` are used where the file has them.
+    """
+    arrays = read_npz(path)
+    x, kind = _as_inputs(_pick(arrays, inputs, _INPUTS, "inputs", path), path)
+    words = _pick(arrays, label, _LABELS, "label", path)
+    names = arrays.get("class_names")
+    true = arrays.get("true_labels")
+    if len(words) != len(x) or words.ndim != 1:
+        raise ValueError(f"{path}: {len(x)} inputs need as many labels; got shape {words.shape}")
+    if words.dtype.kind in "iu" and names is not None:
+        given, class_names = words, tuple(str(name) for name in names)
+    elif words.dtype.kind in "iuUS":
+        words = words.astype(str)
+        given, class_names = encode_labels(words, path, names, min_per_class)
+        if true is not None:
+            true, _ = encode_labels(true.astype(str), path, class_names)
+    else:
+        raise ValueError(f"{path}: labels must be whole numbers or words; got {words.dtype}")
+    return NoisyDataset(x, given, true, class_names, arrays.get("ids"), kind)
+
+
+def _pick(
+    arrays: dict[str, np.ndarray], name: str | None, known: tuple[str, ...], option: str, path: Any
+) -> np.ndarray:
+    for candidate in known if name is None else (name,):
+        if candidate in arrays:
+            if arrays[candidate].ndim == 0:
+                raise ValueError(f"{path}: {candidate!r} is a single value, not one a row")
+            return arrays[candidate]
+    raise ValueError(
+        f"{path} has no array {' or '.join(map(repr, known if name is None else (name,)))}; it has "
+        f"{sorted(arrays)}. Say which with {option}=..."
+    )
+
+
+def _as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
+    if x.dtype == np.uint8 and x.ndim in (3, 4):
+        x = x[..., None] if x.ndim == 3 else x
+        if x.shape[-1] > 4:
+            raise ValueError(
+                f"{path}: images must be (N, H, W, C) with at most 4 channels; got {x.shape}. "
+                "Move the channels last: x.transpose(0, 2, 3, 1)"
+            )
+        return x, "image"
+    if x.dtype.kind in "US" and x.ndim == 1:
+        return x.astype(str).astype(object), "text"
+    if x.dtype.kind in "biuf" and x.ndim == 2:
+        x = x.astype(np.float32, copy=False)
+        for first in range(0, len(x), 65536):  # in blocks: x may be a map of more than memory holds
+            bad = np.flatnonzero(~np.isfinite(x[first : first + 65536]).all(axis=1))
+            if len(bad):
+                raise ValueError(
+                    f"{path}: row {first + bad[0]} has a NaN or infinite feature; "
+                    "fill such values in or drop the rows"
+                )
+        return x, "table"
+    raise ValueError(
+        f"{path}: inputs must be uint8 images (N, H, W, C), numbers (N, D) or words (N,); "
+        f"got {x.dtype} {x.shape}"
+    )

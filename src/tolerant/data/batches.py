@@ -1,0 +1,138 @@
+"""Batches on the device: from a copy that lives there, or streamed from where the rows are."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tolerant.data.dataset import Inputs
+
+
+def epoch_order(
+    num_rows: int, generator: torch.Generator | None = None, kept: Any = None
+) -> Tensor:
+    """The rows of one epoch, shuffled, int64 on the CPU; those with kept[row] False are left out.
+
+    The order is drawn for all rows and then filtered, so that pruning a row moves no other one.
+
+    >>> epoch_order(4, torch.Generator().manual_seed(0), kept=[True, False, True, True]).tolist()
+    [0, 3, 2]
+    """
+    order = torch.randperm(num_rows, generator=generator)
+    if kept is None:
+        return order
+    kept = torch.as_tensor(kept, device="cpu")
+    if kept.dtype != torch.bool or kept.shape != (num_rows,):
+        raise ValueError(f"kept must be bool ({num_rows},); got {kept.dtype} {tuple(kept.shape)}")
+    return order[kept[order]]
+
+
+class Batches:
+    """Rows of `inputs` on `device`, by index or as the batches of an epoch.
+
+    resident: keep a copy of all rows on the device; by default if it takes at most half of the
+        memory free there. Larger inputs are read batch by batch, a few ahead of the training, and
+        never as a whole.
+
+    >>> batches = Batches(np.arange(5, dtype=np.float32)[:, None], "cpu")
+    >>> [rows.flatten().tolist() for _, rows in batches.epoch(torch.tensor([4, 0, 2]), 2)]
+    [[4.0, 0.0], [2.0]]
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        device: torch.device | str,
+        *,
+        resident: bool | None = None,
+        ahead: int = 3,
+    ) -> None:
+        if not hasattr(inputs, "dtype") or inputs.dtype == object:
+            raise ValueError("batches need numbers; turn text into features first")
+        self.inputs, self.device, self.ahead = inputs, torch.device(device), ahead
+        self.resident = fits(inputs, self.device) if resident is None else resident
+        self.tensor = copy_to(inputs, self.device) if self.resident else None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, index: Tensor) -> Tensor:
+        """The rows `index`, on the device."""
+        if self.tensor is not None:
+            return self.tensor.index_select(0, index.to(self.device))
+        return _send(_read(self.inputs, index, self.device), self.device)
+
+    def epoch(
+        self, order: Tensor, batch_size: int, *, drop_last: bool = False
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """(index, rows) of each batch, both on the device, in the order given."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1; got {batch_size}")
+        if drop_last:
+            order = order[: len(order) // batch_size * batch_size]
+        if self.tensor is not None:
+            for index in order.to(self.device).split(batch_size):
+                yield index, self.take(index)
+            return
+        parts = order.cpu().split(batch_size)
+        for index, rows in zip(parts, self._stream(parts), strict=True):
+            yield index.to(self.device, non_blocking=True), rows
+
+    def _stream(self, parts: Iterable[Tensor]) -> Iterator[Tensor]:
+        # One reader: files are decoded by threads of their own, and a disk gains nothing from two.
+        with ThreadPoolExecutor(1) as reader:
+            waiting: deque[Future[Tensor]] = deque()
+            try:
+                for index in parts:
+                    waiting.append(reader.submit(_read, self.inputs, index, self.device))
+                    if len(waiting) > self.ahead:
+                        yield _send(waiting.popleft().result(), self.device)
+                while waiting:
+                    yield _send(waiting.popleft().result(), self.device)
+            finally:
+                for future in waiting:  # the loop was left early: do not read what nobody wants
+                    future.cancel()
+
+
+def fits(inputs: Inputs, device: torch.device) -> bool:
+    """Whether a copy of all rows takes at most half of the memory that is free on the device."""
+    in_memory = isinstance(inputs, np.ndarray) and not isinstance(inputs, np.memmap)
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    elif in_memory:
+        return True  # on the CPU the copy is the array itself
+    else:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(np.prod(inputs.shape, dtype=object)) * np.dtype(inputs.dtype).itemsize <= free // 2
+
+
+def copy_to(inputs: Inputs, device: torch.device, rows_at_once: int = 4096) -> Tensor:
+    """All rows on the device; an array in memory is used as it is on the CPU."""
+    if isinstance(inputs, np.ndarray) and not isinstance(inputs, np.memmap):
+        return _tensor(np.ascontiguousarray(inputs)).to(device)
+    first = _tensor(np.asarray(inputs[np.arange(0)]))
+    copy = torch.empty(tuple(inputs.shape), dtype=first.dtype, device=device)
+    for start in range(0, len(inputs), rows_at_once):
+        stop = min(start + rows_at_once, len(inputs))
+        copy[start:stop] = _tensor(np.asarray(inputs[np.arange(start, stop)])).to(device)
+    return copy
+
+
+def _read(inputs: Inputs, index: Tensor, device: torch.device) -> Tensor:
+    rows = _tensor(np.ascontiguousarray(inputs[index.cpu().numpy()]))
+    return rows.pin_memory() if device.type == "cuda" else rows
+
+
+def _send(rows: Tensor, device: torch.device) -> Tensor:
+    return rows.to(device, non_blocking=True)  # from pinned memory: the host goes on at once
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

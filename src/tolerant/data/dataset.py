@@ -1,0 +1,176 @@
+"""One data set: inputs, the labels as found, and the labels as they should be where known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tolerant.data.encoder import TableEncoder
+
+Kind = Literal["image", "table", "text"]
+# An array, a memory map, or files decoded on demand: inputs[int64 array] gives those rows.
+Inputs = Any
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyDataset:
+    """Rows with given labels, and true labels where they are known.
+
+    inputs: images uint8 (N, H, W, C), tables float32 (N, D), texts (N,) of str. Images may be
+        anything with `len`, `shape`, `dtype` and `[int64 array]`, so they need not fit in memory.
+    given_labels: int64 (N,), the labels as found.
+    true_labels: int64 (N,), -1 for a row that belongs to none of the classes; None where unknown.
+    ids: (N,), what a person calls each row: its file, or its number (the default).
+    encoder: for a table, what turned its columns into inputs and will do so again for new rows.
+
+    >>> rows = NoisyDataset(np.zeros((3, 2), np.float32), [0, 1, 1], [0, 1, 0], ("a", "b"))
+    >>> len(rows), rows.num_classes, rows.flipped.tolist()
+    (3, 2, [False, False, True])
+    """
+
+    inputs: Inputs
+    given_labels: np.ndarray
+    true_labels: np.ndarray | None
+    class_names: tuple[str, ...]
+    ids: Any = None
+    kind: Kind = "table"
+    encoder: TableEncoder | None = None
+
+    def __post_init__(self) -> None:
+        num_rows = len(self.inputs)
+        names = tuple(str(name) for name in self.class_names)
+        if len(set(names)) != len(names):
+            raise ValueError(f"class_names must differ from each other; got {names!r}")
+        ids = np.arange(num_rows) if self.ids is None else np.asarray(self.ids)
+        if ids.shape != (num_rows,):
+            raise ValueError(f"ids must have shape ({num_rows},); got {ids.shape}")
+        if self.kind == "image":
+            shape, dtype = tuple(self.inputs.shape), self.inputs.dtype
+            if len(shape) != 4 or dtype != np.uint8:
+                raise ValueError(
+                    f"images must be uint8 (N, H, W, C); got {dtype} {shape}. "
+                    "Scale to 0..255 and put the channels last."
+                )
+        elif self.kind == "table":
+            shape, dtype = tuple(self.inputs.shape), self.inputs.dtype
+            if len(shape) != 2 or dtype != np.float32:
+                raise ValueError(f"tables must be float32 (N, D); got {dtype} {shape}")
+        elif self.kind != "text":
+            raise ValueError(f"kind must be 'image', 'table' or 'text'; got {self.kind!r}")
+        set_field = object.__setattr__  # the dataclass is frozen for everyone else
+        set_field(self, "class_names", names)
+        set_field(self, "ids", ids)
+        given = check_labels(self.given_labels, num_rows, len(names), "given_labels", lowest=0)
+        set_field(self, "given_labels", given)
+        if self.true_labels is not None:
+            true = check_labels(self.true_labels, num_rows, len(names), "true_labels", lowest=-1)
+            set_field(self, "true_labels", true)
+
+    def __len__(self) -> int:
+        return len(self.given_labels)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def flipped(self) -> np.ndarray:
+        """Where the given label is not the true one; bool (N,)."""
+        if self.true_labels is None:
+            raise ValueError("flipped needs true_labels, and this data set has none")
+        return self.given_labels != self.true_labels
+
+    def subset(self, index: Any) -> NoisyDataset:
+        """The rows of `index` (int64 array, or bool (N,)), in that order.
+
+        Inputs in memory are copied; memory maps and files stay where they are.
+        """
+        index = np.asarray(index)
+        index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.int64)
+        in_memory = isinstance(self.inputs, np.ndarray) and not isinstance(self.inputs, np.memmap)
+        return replace(
+            self,
+            inputs=self.inputs[index] if in_memory else Rows(self.inputs, index),
+            given_labels=self.given_labels[index],
+            true_labels=None if self.true_labels is None else self.true_labels[index],
+            ids=self.ids[index],
+        )
+
+    def with_given_labels(self, given_labels: Any) -> NoisyDataset:
+        """The same rows with other given labels."""
+        return replace(self, given_labels=given_labels)
+
+
+class Rows:
+    """Some rows of inputs that are not in memory, read when asked for."""
+
+    def __init__(self, inputs: Inputs, index: np.ndarray) -> None:
+        nested = isinstance(inputs, Rows)  # a subset of a subset looks up once
+        self._inputs: Inputs = inputs._inputs if nested else inputs
+        self._index: np.ndarray = inputs._index[index] if nested else index
+        self.shape = (len(index), *inputs.shape[1:])
+        self.dtype = inputs.dtype
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.asarray(self._inputs[self._index[index]])
+
+
+def check_labels(
+    labels: Any, num_rows: int, num_classes: int, name: str, lowest: int
+) -> np.ndarray:
+    """`labels` as int64 (N,), or one sentence that says what is wrong with them."""
+    labels = np.asarray(labels)
+    if labels.shape != (num_rows,) or not (labels.size == 0 or labels.dtype.kind in "iu"):
+        raise ValueError(
+            f"{name} must be integers of shape ({num_rows},); got {labels.dtype} {labels.shape}"
+        )
+    if labels.size and not (lowest <= labels.min() and labels.max() < num_classes):
+        raise ValueError(
+            f"{name} must be in [{lowest}, {num_classes - 1}]; got {labels.min()} to {labels.max()}"
+        )
+    return labels.astype(np.int64, copy=False)
+
+
+def encode_labels(
+    words: Any,
+    source: object,
+    class_names: Any = None,
+    min_per_class: int = 2,
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Label words as int64 (N,) and the class names, sorted (as numbers if all are whole numbers).
+
+    With `class_names` the classes are those, in that order, and any other label is an error.
+
+    >>> encode_labels(["10", "9", "10", "9"], "x.csv")
+    (array([1, 0, 1, 0]), ('9', '10'))
+    """
+    found, codes, counts = np.unique(
+        np.asarray(words, dtype=str), return_inverse=True, return_counts=True
+    )
+    names = [str(word) for word in found]
+    if class_names is not None:
+        known = [str(name) for name in class_names]
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ValueError(f"{source}: label {unknown[0]!r} is none of the classes {known!r}")
+    else:
+        if len(names) < 2:
+            raise ValueError(f"{source} has {len(names)} class(es); at least two are needed")
+        rare = [name for name, count in zip(names, counts, strict=True) if count < min_per_class]
+        if rare:
+            others = f" (nor have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
+            raise ValueError(
+                f"{source}: label {rare[0]!r} has not the {min_per_class} rows a class needs"
+                f"{others}; "
+                "correct it, drop the row, or pass min_per_class=1"
+            )
+        whole = all(name.lstrip("-").isdecimal() for name in names)
+        known = sorted(names, key=int) if whole else names
+    place = {name: code for code, name in enumerate(known)}
+    return np.array([place[name] for name in names], np.int64)[codes], tuple(known)

@@ -1,0 +1,111 @@
+"""Getting a published data set: fetched whole and checked, or not at all."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tolerant.data import unpack
+from tolerant.data.published import PUBLISHED, Published, data_root, missing_files
+from tolerant.extras import extra
+from tolerant.progress import progress_bar
+
+_CHUNK = 2**16
+
+
+def download(
+    name: str,
+    root: str | os.PathLike[str] | None = None,
+    *,
+    retries: int = 2,
+    timeout_s: float = 30,
+) -> Path:
+    """Get what is missing of a published data set; returns its folder.
+
+    Every file arrives under a temporary name, is checked against its published sum and only then
+    takes its place. So an interrupted download leaves the data set missing, never half there, and
+    the same call again gets the rest.
+    """
+    if name not in PUBLISHED:
+        raise ValueError(f"name must be one of {sorted(PUBLISHED)}; got {name!r}")
+    published, root = PUBLISHED[name], data_root(root)
+    folder = root / published.folder
+    for url, md5 in published.remotes.items():
+        if not missing_files(name, root):
+            break
+        file_name = PurePosixPath(url).name
+        if file_name in published.files and (folder / file_name).is_file():
+            continue
+        path = _fetch(url, md5, root / "downloads", retries, timeout_s)
+        _place(path, name, published, folder)
+        path.unlink()
+    missing = missing_files(name, root)
+    if missing:
+        raise ValueError(f"the download of {published.title} did not contain {missing[0].name}")
+    return folder
+
+
+def _place(path: Path, name: str, published: Published, folder: Path) -> None:
+    if path.name.endswith(".tar.gz"):
+        unpack.unpack_tar(path, published.folder, list(published.files), folder)
+    elif path.suffix == ".pt":
+        unpack.unpack_labels(path, name, folder)
+    else:
+        unpack.copy(path, folder / path.name)
+
+
+def _fetch(url: str, md5: str | None, folder: Path, retries: int, timeout_s: float) -> Path:
+    pooch = extra("pooch")
+    errors = extra("requests.exceptions")
+    pooch.get_logger().setLevel(logging.WARNING)  # the bar says it already
+    file_name = PurePosixPath(url).name
+    with progress_bar(f"download {file_name}", unit="byte") as bar:
+        keeper = pooch.create(
+            path=folder,
+            base_url="",
+            registry={file_name: f"md5:{md5}" if md5 else None},
+            urls={file_name: url},
+            retry_if_failed=retries,
+        )
+        fetch = pooch.HTTPDownloader(
+            progressbar=_PoochBar(bar), chunk_size=_CHUNK, timeout=timeout_s
+        )
+        again = "Nothing of it was kept; run the same command again"
+        try:
+            return Path(keeper.fetch(file_name, downloader=fetch))
+        except errors.RequestException as error:
+            raise ConnectionError(f"cannot download {url}: {_reason(error)}. {again}") from error
+        except OSError as error:
+            raise type(error)(
+                error.errno, f"cannot keep {url} in {folder}: {error.strerror or error}. {again}"
+            ) from error
+        except ValueError as error:
+            raise ValueError(
+                f"{url} is not what its publisher put there: its md5 is not {md5}. {again}, or get "
+                f"the file by other means and unpack it below the data folder"
+            ) from error
+
+
+def _reason(error: Any) -> str:
+    if error.response is not None:
+        return f"the server answers {error.response.status_code} {error.response.reason}"
+    return f"the connection failed ({type(error).__name__})"
+
+
+class _PoochBar:
+    """pooch's idea of a progress bar, on ours."""
+
+    def __init__(self, bar: Any) -> None:
+        self._bar, self.total, self._done = bar, 0, 0
+
+    def update(self, amount: int) -> None:
+        self._done = min(self._done + amount, self.total) if self.total else self._done + amount
+        self._bar.update(self._done, self.total or None)
+
+    def reset(self) -> None:
+        self._done = 0
+
+    def close(self) -> None:
+        pass

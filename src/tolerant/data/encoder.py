@@ -1,0 +1,194 @@
+"""From the columns of a table to float32 features, the same way for training and for new rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tolerant.extras import extra
+
+# What an empty cell may look like in a CSV file; compared in lower case, without blanks around it.
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "#n/a"})
+MAX_CATEGORIES = 64
+# A column of numbers with a few words in it is a typing error; one with many is a set of codes.
+MOSTLY_NUMBERS = 0.9
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column becomes features."""
+
+    name: str
+    kind: Literal["number", "category"]
+    missing: bool  # cells were missing in the fitted rows, so there is a feature that says so
+    mean: float = 0.0
+    std: float = 1.0
+    categories: tuple[str, ...] = ()
+
+    @property
+    def feature_names(self) -> list[str]:
+        named = [f"{self.name} = {word}" for word in self.categories] or [self.name]
+        return [*named, f"{self.name} is missing"] if self.missing else named
+
+    def features(self, series: Any) -> list[np.ndarray]:
+        if self.kind == "number":
+            numbers, empty = _as_numbers(series, self.name)
+            if numbers is None:
+                raise ValueError(
+                    f"column {self.name!r} held numbers in training; now it holds words"
+                )
+            # Clipped, since a new value far outside the fitted range would overflow float32.
+            scaled = np.clip(
+                (np.where(empty, self.mean, numbers) - self.mean) / self.std, -1e6, 1e6
+            )
+            named = [scaled]
+        else:
+            words, empty = _as_words(series)
+            named = [(words == word) & ~empty for word in self.categories]
+        return [*named, empty] if self.missing else named
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """Numbers are standardised, words become one feature each; fitted once, applied to any rows.
+
+    - number: (value - mean) / std of the fitted rows. A missing number becomes the mean (0), with
+      a second feature that says so if any was missing in the fitted rows.
+    - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows. A rarer
+      word and one never seen give zeros; a missing one has a feature if any was missing then.
+
+    >>> import pandas
+    >>> rows = pandas.DataFrame({"age": [20, 40, None], "town": ["Bonn", "Ulm", "Ulm"]})
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     encoder = TableEncoder.fit(rows)
+    >>> encoder.feature_names
+    ('age', 'age is missing', 'town = Ulm', 'town = Bonn')
+    >>> encoder.transform(pandas.DataFrame({"age": [30], "town": ["Jena"]})).tolist()
+    [[0.0, 0.0, 0.0, 0.0]]
+    """
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def fit(cls, frame: Any, *, categorical: Sequence[str] = ()) -> TableEncoder:
+        """Learn the columns of `frame`; those in `categorical` are words though they be numbers."""
+        absent = sorted(set(categorical) - set(frame.columns))
+        if absent:
+            raise ValueError(f"categorical names {absent[0]!r}, which is no column of the table")
+        columns, holes = [], []
+        for name in frame.columns:
+            numbers, empty = None, np.empty(0, bool)
+            if name not in categorical:
+                numbers, empty = _as_numbers(frame[name], name)
+            if numbers is None:
+                words, empty = _as_words(frame[name])
+            if empty.all():
+                warnings.warn(f"column {name!r} is empty and is left out", stacklevel=2)
+                continue
+            missing = bool(empty.any())
+            if missing:
+                holes.append(f"{name!r} ({empty.sum()})")
+            if numbers is None:
+                counts = Counter(words[~empty])
+                frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_CATEGORIES]
+                columns.append(Column(name, "category", missing, categories=tuple(frequent)))
+            else:
+                mean, std = _moments(numbers[~empty], name)
+                columns.append(Column(name, "number", missing, mean, std))
+        if not columns:
+            raise ValueError("the table has no column with values beside the label")
+        if holes:
+            more = ", ..." if len(holes) > 5 else ""
+            warnings.warn(
+                f"{len(holes)} of {len(frame.columns)} columns have missing values, which become "
+                f"the mean, or a category of their own: {', '.join(holes[:5])}{more}",
+                stacklevel=2,
+            )
+        return cls(tuple(columns))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(name for column in self.columns for name in column.feature_names)
+
+    def transform(self, frame: Any) -> np.ndarray:
+        """The features of `frame`, float32 (N, D); columns that were not fitted are ignored."""
+        features: list[np.ndarray] = []
+        for column in self.columns:
+            if column.name not in frame.columns:
+                raise ValueError(
+                    f"the table has no column {column.name!r}, with which the encoder was fitted; "
+                    f"it has {list(frame.columns)}"
+                )
+            features += column.features(frame[column.name])
+        table = np.empty((len(frame), len(features)), np.float32)
+        for place, feature in enumerate(features):
+            table[:, place] = feature
+        return table
+
+    def to_dict(self) -> dict[str, Any]:
+        """A value for JSON, from which `from_dict` makes the same encoder."""
+        return {"columns": [asdict(column) for column in self.columns]}
+
+    @classmethod
+    def from_dict(cls, value: Any) -> TableEncoder:
+        try:
+            return cls(
+                tuple(
+                    Column(**{**column, "categories": tuple(column["categories"])})
+                    for column in value["columns"]
+                )
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is not a saved table encoder: {error!r}") from error
+
+
+def _as_words(series: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(object (N,) of str, bool (N,) where the cell is missing)."""
+    cells = series.to_numpy(object)
+    for cell in cells[:1]:
+        if isinstance(cell, list | dict | tuple | np.ndarray):
+            raise ValueError(f"column {series.name!r} holds lists; only numbers and words are read")
+    words = np.array([str(cell).strip() for cell in cells], object)
+    empty = np.fromiter((word.lower() in MISSING for word in words), bool, len(words))
+    return words, empty | np.asarray(series.isna(), bool)
+
+
+def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
+    """(float64 (N,), where missing), or None for a column of words."""
+    pandas = extra("pandas")
+    if pandas.api.types.is_datetime64_any_dtype(series.dtype):
+        days = (series - pandas.Timestamp(0, tz=series.dt.tz)) / pandas.Timedelta(days=1)
+        numbers = days.to_numpy(np.float64, na_value=np.nan)
+        empty = np.isnan(numbers)
+    elif pandas.api.types.is_numeric_dtype(series.dtype):
+        numbers = series.to_numpy(np.float64, na_value=np.nan)
+        empty = np.isnan(numbers)
+    else:
+        words, empty = _as_words(series)
+        numbers = np.full(len(words), np.nan)
+        numbers[~empty] = pandas.to_numeric(pandas.Series(words[~empty]), errors="coerce")
+        bad = np.flatnonzero(np.isnan(numbers) & ~empty)
+        if len(bad) > (1 - MOSTLY_NUMBERS) * (~empty).sum():
+            return None, empty
+        if len(bad):
+            raise ValueError(
+                f"column {name!r} holds numbers except for {len(bad)} cells (first: "
+                f"{words[bad[0]]!r} in row {bad[0]}); correct them, or pass categorical=[{name!r}]"
+            )
+    infinite = np.flatnonzero(np.isinf(numbers))
+    if len(infinite):
+        raise ValueError(f"column {name!r} has an infinite value in row {infinite[0]}")
+    return numbers, empty
+
+
+def _moments(numbers: np.ndarray, name: str) -> tuple[float, float]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, std = float(numbers.mean()), float(numbers.std())
+    if not np.isfinite(std):
+        raise ValueError(f"column {name!r} has values too large to standardise; rescale it")
+    return mean, std if std > 0 else 1.0

@@ -1,0 +1,56 @@
+"""Fashion-MNIST from its idx files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import zlib
+
+import numpy as np
+
+from tolerant.data.arrays import MAX_RATIO
+from tolerant.data.class_names import FASHION_MNIST
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.published import check_content, find_file
+
+
+def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
+    """The uint8 array of a gzipped idx file, and the bytes it came from."""
+    try:
+        with gzip.open(path) as file:
+            magic = file.read(4)
+            if len(magic) < 4 or magic[:3] != b"\0\0\x08":
+                raise ValueError("it does not start like an idx file of bytes")
+            header = file.read(4 * magic[3])
+            shape = struct.unpack(f">{magic[3]}I", header)
+            size = int(np.prod(shape, dtype=object))
+            if size > MAX_RATIO * os.path.getsize(path):
+                raise ValueError(f"its header claims {size} bytes, more than the file can hold")
+            data = file.read(size)
+            if len(data) != size or file.read(1):
+                raise ValueError(
+                    f"its header claims {size} bytes of data and it has other than that"
+                )
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
+        raise ValueError(f"{path} is not a readable idx file: {error}") from error
+    return np.frombuffer(data, np.uint8).reshape(shape), magic + header + data
+
+
+def load_fashion_mnist(
+    split: str = "train", root: str | os.PathLike[str] | None = None
+) -> NoisyDataset:
+    """Fashion-MNIST: 60,000 or 10,000 grey images of 28 x 28 in ten classes."""
+    if split not in ("train", "test"):
+        raise ValueError(f"split must be 'train' or 'test'; got {split!r}")
+    start = "train" if split == "train" else "t10k"
+    arrays = []
+    for ending in ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"):
+        path = find_file("fashion-mnist", f"{start}-{ending}", root)
+        array, content = read_idx(path)
+        check_content("fashion-mnist", path, content)
+        arrays.append(array)
+    images, labels = arrays[0][..., None].copy(), arrays[1].astype(np.int64)
+    return NoisyDataset(images, labels, labels.copy(), FASHION_MNIST, kind="image")

@@ -1,0 +1,85 @@
+"""One call for every source: a published data set by name, or your own files by path."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tolerant.data.arrays import load_npz
+from tolerant.data.cifar import load_cifar10, load_cifar10n, load_cifar100, load_cifar100n
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.digits import load_digits
+from tolerant.data.fashion_mnist import load_fashion_mnist
+from tolerant.data.folder import load_folder, load_listed
+from tolerant.data.table import SUFFIXES, load_table, read_frame
+
+# Called with (split, root).
+NAMED: dict[str, Callable[..., NoisyDataset]] = {
+    "digits": lambda split, root: load_digits(split),
+    "cifar10": load_cifar10,
+    "cifar100": load_cifar100,
+    "cifar100-coarse": partial(load_cifar100, coarse=True),
+    "fashion-mnist": load_fashion_mnist,
+    "cifar10n-aggre": partial(load_cifar10n, labels="aggre"),
+    "cifar10n-random1": partial(load_cifar10n, labels="random1"),
+    "cifar10n-random2": partial(load_cifar10n, labels="random2"),
+    "cifar10n-random3": partial(load_cifar10n, labels="random3"),
+    "cifar10n-worse": partial(load_cifar10n, labels="worse"),
+    "cifar100n": load_cifar100n,
+    "cifar100n-coarse": partial(load_cifar100n, coarse=True),
+}
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    split: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> NoisyDataset:
+    """A data set by name (see `NAMED`), or from a folder of pictures or a file of rows.
+
+    split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
+    root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
+    A file of rows ends in .csv, .tsv, .parquet or .npz.
+    options: those of `load_folder`, `load_listed`, `load_table` or `load_npz`. A table whose only
+        column beside the label is called file (text) is a list of pictures (texts).
+
+    >>> data = load("digits", split="test")
+    >>> data.inputs.shape, data.num_classes
+    ((359, 8, 8, 1), 10)
+    """
+    name = os.fspath(source)
+    if name in NAMED:
+        if options:
+            raise ValueError(f"{name} takes no option {next(iter(options))!r}")
+        return NAMED[name](split or "train", root)
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return load_folder(path, split=split, **options)
+    if not path.exists():
+        near = difflib.get_close_matches(name, NAMED, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"The named ones are {', '.join(NAMED)}"
+        raise FileNotFoundError(f"{name!r} is no data set, file or folder. {hint}")
+    if split is not None:
+        raise ValueError(f"split is for named data sets and folders; {path} has none")
+    if path.suffix == ".npz":
+        return load_npz(path, **options)
+    if path.suffix in SUFFIXES:
+        return _load_rows(path, options)
+    raise ValueError(f"{path}: only folders, .npz, {', '.join(SUFFIXES)} are read")
+
+
+def _load_rows(path: Path, options: dict[str, Any]) -> NoisyDataset:
+    frame = read_frame(path)
+    if "file" not in options and "text" not in options:
+        roles = {options.get(role) for role in ("label", "true_label", "id")} | {"label"}
+        others = [column for column in frame.columns if column not in roles]
+        if others in (["file"], ["text"]):
+            options = {**options, others[0]: others[0]}
+    load_rows = load_listed if "file" in options else load_table
+    return load_rows(path, frame=frame, **options)

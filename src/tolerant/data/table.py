@@ -1,0 +1,124 @@
+"""CSV and Parquet files: tables, and tables with a column of text."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tolerant.data.dataset import NoisyDataset, encode_labels
+from tolerant.data.encoder import TableEncoder
+from tolerant.extras import extra
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+
+
+def read_frame(path: str | os.PathLike[str]) -> Any:
+    """The rows of a CSV, TSV or Parquet file as a pandas DataFrame.
+
+    Cells of text files stay words here, so that a class called NA or 007 keeps its name. The
+    separator is the one of , ; tab and | that the first line has most of.
+    """
+    pandas = extra("pandas")
+    path = Path(path)
+    try:
+        if path.suffix == ".parquet":
+            frame = pandas.read_parquet(path)
+        else:
+            with path.open(encoding="utf-8-sig") as file:
+                header = file.readline(2**20)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # pandas warns of rows longer than the header
+                frame = pandas.read_csv(
+                    path,
+                    sep=max(",;\t|", key=header.count),
+                    dtype=str,
+                    keep_default_na=False,
+                    index_col=False,
+                    encoding="utf-8-sig",
+                )
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # pandas and pyarrow have their own for every kind of damage
+        raise ValueError(f"{path} is not a readable table: {_first_line(error)}") from error
+    frame.columns = [str(name).strip() for name in frame.columns]
+    doubled = frame.columns[frame.columns.duplicated()]
+    if len(doubled):
+        raise ValueError(f"{path} has two columns called {doubled[0]!r}")
+    if not len(frame):
+        raise ValueError(f"{path} has no rows")
+    return frame
+
+
+def load_table(
+    path: str | os.PathLike[str],
+    *,
+    frame: Any = None,
+    label: str = "label",
+    true_label: str | None = None,
+    text: str | None = None,
+    id: str | None = None,
+    ignore: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    encoder: TableEncoder | None = None,
+    class_names: Sequence[str] | None = None,
+    min_per_class: int = 2,
+) -> NoisyDataset:
+    """A data set from a CSV, TSV or Parquet file.
+
+    frame: its rows as a DataFrame, if they are read already; `path` then only names them.
+    label, true_label, id: the columns of given labels, true labels and row names.
+    text: the column of text; without it every other column is a feature.
+    ignore, categorical: columns to leave out; columns of codes that look like numbers.
+    encoder, class_names: those of the training rows, for rows that come later.
+    """
+    frame = read_frame(path) if frame is None else frame
+    check_columns(frame, path, label=label, true_label=true_label, text=text, id=id)
+    given, names = encode_labels(label_words(frame, label, path), path, class_names, min_per_class)
+    true = None
+    if true_label is not None:
+        true, _ = encode_labels(label_words(frame, true_label, path), path, names)
+    ids = None if id is None else frame[id].to_numpy(object).astype(str)
+    if text is not None:
+        texts = np.array([str(cell) for cell in frame[text].fillna("")], object)
+        return NoisyDataset(texts, given, true, names, ids, "text")
+    used = {label, true_label, id, *ignore}
+    features = frame[[name for name in frame.columns if name not in used]]
+    if encoder is None:
+        encoder = TableEncoder.fit(features, categorical=categorical)
+    return NoisyDataset(encoder.transform(features), given, true, names, ids, "table", encoder)
+
+
+def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
+    """A ValueError for the first option that names a column the table has not."""
+    for option, name in wanted.items():
+        if name is not None and name not in frame.columns:
+            raise ValueError(
+                f"{path} has no column {name!r}; it has {list(frame.columns)}. "
+                f"Say which with {option}=..."
+            )
+
+
+def label_words(frame: Any, name: str, path: Any) -> list[str]:
+    """The label words; whole numbers stored as floats lose their .0."""
+    words = [
+        "" if cell is None or cell != cell  # NaN alone differs from itself
+        else str(int(cell)) if isinstance(cell, float) and cell.is_integer()
+        else str(cell).strip()
+        for cell in frame[name].to_numpy(object)
+    ]  # fmt: skip
+    empty = [row for row, word in enumerate(words) if not word]
+    if empty:
+        raise ValueError(
+            f"{path}: {len(empty)} rows have no {name!r} (first: row {empty[0]}, counted from 0); "
+            "fill them in or drop those rows"
+        )
+    return words
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__

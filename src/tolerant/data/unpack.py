@@ -1,0 +1,123 @@
+"""From what a publisher offers to the files we read.
+
+What lands where is decided by the table of published files and never by names inside a download:
+a member that is a link, a device, too large or called ../../x cannot be written by this code.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickletools
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tolerant.data.published import PUBLISHED, check_content
+from tolerant.files import replacing
+
+# The largest member of a published archive is CIFAR-100's train.bin, 153.7 MB.
+MAX_MEMBER_BYTES = 2**28
+MAX_MEMBERS = 1000
+
+_DAMAGE = (
+    tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError, MemoryError, IndexError,
+    gzip.BadGzipFile, zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError,
+)  # fmt: skip
+
+
+def copy(path: Path, target: Path) -> None:
+    """Copy a file, whole or not at all."""
+    with path.open("rb") as source, replacing(target) as file:
+        shutil.copyfileobj(source, file, 2**20)
+
+
+def unpack_tar(path: Path, inside: str, names: list[str], folder: Path) -> None:
+    """Write the members `inside`/name of a .tar.gz to `folder`/name, for each of `names`."""
+    wanted = {f"{inside}/{name}": folder / name for name in names}
+    try:
+        with _BoundedGzip(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+            for number, member in enumerate(archive):
+                if number >= MAX_MEMBERS or member.size > MAX_MEMBER_BYTES:
+                    raise ValueError(f"member {member.name!r} is too large, or one too many")
+                target = wanted.pop(member.name.removeprefix("./"), None)
+                if target is None:
+                    continue
+                source = archive.extractfile(member) if member.isreg() else None
+                if source is None:
+                    raise ValueError(f"{member.name!r} is not a plain file")
+                _write(source, member.size, target)
+    except _DAMAGE as error:
+        raise ValueError(f"{path} cannot be unpacked: {error or 'it ends early'}") from error
+    if wanted:
+        raise ValueError(f"{path} has no member {min(wanted)!r}")
+
+
+def _write(source: IO[bytes], size: int, target: Path) -> None:
+    with replacing(target) as file:
+        shutil.copyfileobj(source, file, 2**20)
+        if file.tell() != size:
+            raise ValueError(f"{target.name} ends after {file.tell()} of {size} bytes")
+
+
+class _BoundedGzip(gzip.GzipFile):
+    """tarfile reads some headers in one piece of the size they claim; this does not believe it."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size > MAX_MEMBER_BYTES:
+            raise ValueError(f"a header claims {size} bytes")
+        return super().read(size)
+
+
+def unpack_labels(path: Path, name: str, folder: Path) -> None:
+    """Human labels from the authors' .pt file, without running the pickle inside it.
+
+    A pickle is a program, but its constants can be listed without running it. The file is a dict
+    of label arrays; an array is the constant, or the list of numbers, after its key. What comes
+    out is checked against the sum of the labels before it is kept.
+    """
+    (target,) = (folder / file for file in PUBLISHED[name].files)
+    try:
+        labels = dict(_label_arrays(_pickle_of(path)))
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is not the label file its authors publish: {error}") from error
+    check_content(name, target, b"".join(labels[key].tobytes() for key in sorted(labels)))
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **labels)  # type: ignore[arg-type]
+    with replacing(target) as file:
+        file.write(buffer.getvalue())
+
+
+def _pickle_of(path: Path) -> bytes:
+    with zipfile.ZipFile(path) as archive:
+        (info,) = (info for info in archive.infolist() if info.filename.endswith("/data.pkl"))
+        if info.file_size > 2**24:
+            raise ValueError(f"{info.filename} claims {info.file_size} bytes")
+        return archive.read(info)
+
+
+def _label_arrays(pickle: bytes) -> Iterator[tuple[str, np.ndarray]]:
+    """(our name, uint8 labels) for every `..._label` key, e.g. random_label1 -> random1."""
+    sections: dict[str, list[Any]] = {}
+    section: list[Any] = []
+    for opcode, constant, _ in pickletools.genops(pickle):
+        if isinstance(constant, str) and "_label" in constant and len(constant) < 32:
+            section = sections.setdefault(constant.replace("_label", ""), [])
+        elif opcode.name.startswith(("BININT", "BINUNICODE", "SHORT_BIN", "BINBYTES")):
+            section.append(constant)
+    for name, constants in sections.items():
+        texts = [text for text in constants if isinstance(text, str | bytes) and len(text) >= 1000]
+        if texts:
+            data = texts[0].encode("latin-1") if isinstance(texts[0], str) else texts[0]
+            yield name, np.frombuffer(data, "<i8").astype(np.uint8)
+        else:
+            yield (
+                name,
+                np.array([number for number in constants if isinstance(number, int)], np.uint8),
+            )
