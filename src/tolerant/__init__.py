@@ -1,3 +1,38 @@
-"""Train classifiers on labels that are partly wrong, and find the wrong ones."""
+"""Train classifiers on labels that are partly wrong, and find the wrong ones.
+
+The losses load with torch alone; everything else loads on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tolerant.losses import *  # noqa: F403
+from tolerant.losses import __all__ as _losses
+from tolerant.losses import functional
 
 __version__ = "0.1.0"
+
+# Public name -> the module it comes from. A module that is its own name is a sub-package.
+_LAZY = {
+    "Pruner": "tolerant.train.prune",
+    "PruneSchedule": "tolerant.train.prune",
+    "find_suspects": "tolerant.audit.suspects",
+    "data": "tolerant.data",
+    "noise": "tolerant.noise",
+    "theory": "tolerant.losses.theory",
+}
+
+__all__ = [*_losses, "functional", *_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tolerant' has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name])
+    return getattr(module, name, module)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

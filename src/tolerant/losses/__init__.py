@@ -1,1 +1,48 @@
+"""Losses that tolerate wrong labels."""
 
+from tolerant.losses.binary import BinaryLqLoss
+from tolerant.losses.combine import BackwardCorrected, ForwardCorrected, SumLoss
+from tolerant.losses.full_row import BootstrapLoss, GJSLoss, HardBootstrapLoss, NCELoss, NFLLoss
+from tolerant.losses.module import (
+    AELLoss,
+    AGCELoss,
+    AULLoss,
+    CCELoss,
+    FocalLoss,
+    JSLoss,
+    LqLoss,
+    MAELoss,
+    PHuberLoss,
+    RCELoss,
+    SCELoss,
+    TaylorLoss,
+    TruncatedLqLoss,
+)
+from tolerant.losses.registry import REGISTRY, make_loss
+
+__all__ = [
+    "REGISTRY",
+    "AELLoss",
+    "AGCELoss",
+    "AULLoss",
+    "BackwardCorrected",
+    "BinaryLqLoss",
+    "BootstrapLoss",
+    "CCELoss",
+    "FocalLoss",
+    "ForwardCorrected",
+    "GJSLoss",
+    "HardBootstrapLoss",
+    "JSLoss",
+    "LqLoss",
+    "MAELoss",
+    "NCELoss",
+    "NFLLoss",
+    "PHuberLoss",
+    "RCELoss",
+    "SCELoss",
+    "SumLoss",
+    "TaylorLoss",
+    "TruncatedLqLoss",
+    "make_loss",
+]

@@ -1,0 +1,117 @@
+"""L_q for binary and multi-label logits, in the form of `torch.nn.BCEWithLogitsLoss`."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tolerant.losses.check import check_reduction
+from tolerant.losses.log_prob import compute_dtype
+from tolerant.losses.phi import PHI, K, Q
+
+
+def binary_lq_loss(
+    logits: Tensor,
+    labels: Tensor,
+    sample_weight: Tensor | None = None,
+    *,
+    q: float = 0.7,
+    k: float | None = None,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""L_q of each logit's own yes or no, truncated at k if given.
+
+    labels hold 0, 1, probabilities between, or ignore_index. `weight` and `pos_weight` are those of
+    `torch.nn.BCEWithLogitsLoss`; `sample_weight` has the labels' shape. A mean divides by the number
+    of labels that count, or by the sum of their sample weights. q = 0 is binary cross entropy.
+
+    >>> binary_lq_loss(torch.tensor([0.0]), torch.tensor([1.0]), q=1.0)
+    tensor(0.5000)
+    """
+    Q.check("q", q)
+    check_reduction(reduction)
+    if logits.shape != labels.shape:
+        raise ValueError(
+            f"labels must have the logits' shape {tuple(logits.shape)}; got {tuple(labels.shape)}."
+        )
+    if sample_weight is not None and sample_weight.shape != labels.shape:
+        raise ValueError(
+            f"sample_weight must have the labels' shape {tuple(labels.shape)}; "
+            f"got {tuple(sample_weight.shape)}."
+        )
+    dtype = compute_dtype(logits)
+    z, given = logits.to(dtype), labels.to(dtype)
+    counts = given != ignore_index
+    if given.device.type == "cpu" and not torch.compiler.is_compiling():
+        wrong = given[counts & ~((given >= 0) & (given <= 1))]
+        if wrong.numel():
+            raise ValueError(
+                f"labels must be in [0, 1], or ignore_index={ignore_index}; got {wrong[0].item():g}."
+            )
+    given = torch.where(counts, given, 0.0)
+    if k is None:
+        phi, hyper = PHI["lq"], {"q": q}
+    else:
+        K.check("k", k)
+        phi, hyper = PHI["truncated-lq"], {"q": q, "k": k}
+    yes, no = phi(F.logsigmoid(z), **hyper), phi(F.logsigmoid(-z), **hyper)
+    losses = given * (yes if pos_weight is None else yes * pos_weight) + (1 - given) * no
+    if weight is not None:
+        losses = losses * weight
+    divided_by = counts.to(dtype) if sample_weight is None else counts * sample_weight.to(dtype)
+    losses = torch.where(counts, losses * divided_by, 0.0)
+    if reduction == "none":
+        return losses
+    return losses.sum() / divided_by.sum() if reduction == "mean" else losses.sum()
+
+
+class BinaryLqLoss(nn.Module):
+    """`binary_lq_loss` as a module.
+
+    >>> BinaryLqLoss(q=0.5)
+    BinaryLqLoss(q=0.5, k=None)
+    """
+
+    weight: Tensor | None
+    pos_weight: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        q: float = 0.7,
+        k: float | None = None,
+        weight: Tensor | None = None,
+        pos_weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        Q.check("q", q)
+        if k is not None:
+            K.check("k", k)
+        check_reduction(reduction)
+        self.q, self.k = q, k
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+
+    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        return binary_lq_loss(
+            logits,
+            labels,
+            sample_weight,
+            q=self.q,
+            k=self.k,
+            weight=self.weight,
+            pos_weight=self.pos_weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+    def extra_repr(self) -> str:
+        return f"q={self.q}, k={self.k}"

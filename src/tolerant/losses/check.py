@@ -1,0 +1,85 @@
+"""What every loss asks of its input, checked before anything is computed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def check_reduction(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}; got {reduction!r}.")
+
+
+def check_logits_and_labels(logits: Tensor, labels: Tensor) -> None:
+    """Shapes and dtypes as `torch.nn.CrossEntropyLoss` takes them."""
+    if not logits.is_floating_point():
+        raise TypeError(f"logits must be floating point; got {logits.dtype}. Call logits.float().")
+    if logits.ndim == 0:
+        raise ValueError("logits must have a class dimension, (N, C) or (N, C, d1, ...); got a scalar.")
+    if labels.is_floating_point():
+        if labels.shape != logits.shape:
+            raise ValueError(
+                f"labels of dtype {labels.dtype} are class probabilities and must have the logits' "
+                f"shape {tuple(logits.shape)}; got {tuple(labels.shape)}. "
+                "For class indices call labels.long()."
+            )
+        return
+    if labels.dtype == torch.bool:
+        raise TypeError("labels must be class indices (int64) or probabilities; got torch.bool.")
+    expected = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
+    if labels.shape != expected:
+        raise ValueError(
+            f"labels must have shape {tuple(expected)} for logits of shape {tuple(logits.shape)} "
+            f"(classes are dimension {min(1, logits.ndim - 1)}); got {tuple(labels.shape)}."
+        )
+
+
+def check_label_range(labels: Tensor, num_classes: int, ignore_index: int) -> bool:
+    """Refuses labels outside 0..C-1; tells whether any row may be ignored.
+
+    On the CPU only: on a GPU the check would stop the host for the device, and an index out of range
+    stops the kernel there. Inside torch.compile and torch.vmap values cannot be looked at.
+    """
+    if labels.device.type != "cpu" or labels.numel() == 0 or torch.compiler.is_compiling():
+        return True
+    try:
+        low, high = (int(bound) for bound in torch.aminmax(labels))
+        if low >= 0 and high < num_classes and not low <= ignore_index <= high:
+            return False
+        wrong = labels[((labels < 0) | (labels >= num_classes)) & (labels != ignore_index)]
+        if wrong.numel() == 0:
+            return True
+        first = int(wrong[0])
+    except RuntimeError:
+        return True
+    raise ValueError(
+        f"labels must be in 0..{num_classes - 1}, or ignore_index={ignore_index}; got {first}. "
+        "Check that the model has one output per class and that labels start at 0."
+    )
+
+
+def check_vector(name: str, value: Tensor, expected: torch.Size, meaning: str) -> None:
+    if value.shape != expected:
+        raise ValueError(f"{name} must have shape {tuple(expected)}, {meaning}; got {tuple(value.shape)}.")
+
+
+def check_transition(transition: Tensor) -> None:
+    """T[i, j] = P(given = j | true = i): square, no negative entry, rows that sum to 1."""
+    if transition.ndim != 2 or transition.shape[0] != transition.shape[1]:
+        raise ValueError(
+            "transition must be a square matrix, T[i, j] = P(given = j | true = i); "
+            f"got shape {tuple(transition.shape)}."
+        )
+    if not torch.isfinite(transition).all() or (transition < 0).any():
+        worst = transition[~torch.isfinite(transition) | (transition < 0)][0].item()
+        raise ValueError(f"transition must hold probabilities, none negative or NaN; got {worst!r}.")
+    sums = transition.sum(1)
+    if not torch.allclose(sums, torch.ones_like(sums), rtol=0, atol=1e-4):
+        row = int((sums - 1).abs().argmax())
+        raise ValueError(
+            f"transition must have rows that sum to 1; row {row} sums to {sums[row].item():.6g}. "
+            "If its columns do, pass transition.T; to normalise, divide by transition.sum(1, keepdim=True)."
+        )

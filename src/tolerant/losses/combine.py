@@ -1,0 +1,157 @@
+"""Losses made of losses: sums, and corrections by a transition matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from tolerant.losses.check import check_transition
+from tolerant.losses.fused import weigh
+from tolerant.losses.log_prob import log_p_given, log_softmax
+from tolerant.losses.module import CCELoss, PhiLoss, RobustLoss
+from tolerant.losses.reduction import Weighing, weighted_loss
+
+
+class SumLoss(nn.Module):
+    """A weighted sum of losses, such as an active one and a passive one.
+
+    >>> from tolerant.losses import NCELoss, RCELoss
+    >>> SumLoss(NCELoss(), RCELoss(), factors=(1.0, 0.1))
+    SumLoss(
+      factors=(1.0, 0.1)
+      (losses): ModuleList(
+        (0): NCELoss()
+        (1): RCELoss(log_zero=-4.0)
+      )
+    )
+    """
+
+    def __init__(self, *losses: RobustLoss, factors: Sequence[float] | None = None) -> None:
+        super().__init__()
+        if not losses:
+            raise ValueError("losses must hold at least one loss; got none.")
+        reductions = {loss.reduction for loss in losses}
+        if len(reductions) > 1:
+            raise ValueError(f"losses must share one reduction; got {sorted(reductions)}.")
+        self.factors = tuple(factors) if factors is not None else (1.0,) * len(losses)
+        if len(self.factors) != len(losses):
+            raise ValueError(f"factors must be one per loss, {len(losses)}; got {self.factors!r}.")
+        self.losses = nn.ModuleList(losses)
+
+    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        parts = [
+            factor * loss(logits, labels, sample_weight)
+            for factor, loss in zip(self.factors, self.losses, strict=True)
+        ]
+        return torch.stack(parts).sum(0)
+
+    def extra_repr(self) -> str:
+        return f"factors={self.factors}"
+
+
+class _Corrected(nn.Module):
+    """A loss and the transition matrix it is corrected by."""
+
+    transition: Tensor
+
+    def __init__(self, loss: PhiLoss, transition: Tensor) -> None:
+        super().__init__()
+        transition = torch.as_tensor(transition)
+        if not transition.is_floating_point():
+            transition = transition.float()
+        check_transition(transition)
+        self.loss = loss
+        self.register_buffer("transition", transition)
+
+    def _weighing(self, logits: Tensor, sample_weight: Tensor | None) -> Weighing:
+        num_classes = logits.shape[min(1, logits.ndim - 1)]
+        if num_classes != len(self.transition):
+            raise ValueError(
+                f"logits must have one column per class of the transition, {len(self.transition)}; "
+                f"got {num_classes}."
+            )
+        loss = self.loss
+        return Weighing(loss.weight, loss.ignore_index, loss.reduction, sample_weight)
+
+
+class ForwardCorrected(_Corrected):
+    r"""Any loss of p_y, on the probability of the given label after noise, :math:`(T^\top p)_y`.
+
+    The model then learns the true labels' probabilities. transition[i, j] is
+    P(given = j | true = i). Patrini et al. 2017; the paper's "forward T".
+
+    >>> identity = torch.eye(3)
+    >>> logits, labels = torch.tensor([[1.0, 2.0, 0.5]]), torch.tensor([1])
+    >>> ForwardCorrected(CCELoss(), identity)(logits, labels) == CCELoss()(logits, labels)
+    tensor(True)
+    """
+
+    def __init__(self, loss: PhiLoss, transition: Tensor) -> None:
+        if not isinstance(loss, PhiLoss):
+            raise TypeError(
+                "loss must be a loss of p_y alone (LqLoss, CCELoss, MAELoss, ...); "
+                f"got {type(loss).__name__}."
+            )
+        if loss.hyper.get("label_smoothing"):
+            raise ValueError("label_smoothing must be 0 under a correction: both move the labels.")
+        super().__init__(loss, transition)
+
+    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        phi = self.loss.phi
+        hyper = {name: v for name, v in self.loss.hyper.items() if name != "label_smoothing"}
+
+        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+            if not y.is_floating_point():
+                self._check_possible(y, row_weight)
+                return weigh(phi(log_p_given(z, y, self.transition), **hyper), row_weight)
+            # Every class is a possible label: its log-probability after noise, class by class.
+            classes = torch.arange(z.shape[1], device=z.device)
+            per_class = [log_p_given(z, label.expand(len(z)), self.transition) for label in classes]
+            log_p = torch.stack(per_class, 1)
+            # A label T cannot give counts only where it has weight: 0 * inf must not become NaN.
+            return weigh(torch.where(y == 0, 0.0, y * phi(log_p, **hyper)).sum(-1), row_weight)
+
+        return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)
+
+    def _check_possible(self, labels: Tensor, row_weight: Tensor) -> None:
+        if labels.device.type != "cpu" or torch.compiler.is_compiling():
+            return
+        impossible = (self.transition == 0).all(0)
+        if impossible.any() and impossible[labels[row_weight != 0]].any():
+            label = int(impossible.nonzero()[0])
+            raise ValueError(
+                f"labels must be possible under the transition; label {label} occurs, but column "
+                f"{label} of the transition is all 0. Estimate T again, or mix in a little noise."
+            )
+
+
+class BackwardCorrected(_Corrected):
+    r"""Cross entropy made unbiased by the inverse of T: the label's row of :math:`T^{-1}` weighs
+    the losses of all classes. Patrini et al. 2017.
+    """
+
+    inverse: Tensor
+
+    def __init__(self, loss: CCELoss, transition: Tensor) -> None:
+        if not isinstance(loss, CCELoss) or loss.hyper["label_smoothing"]:
+            raise TypeError(f"loss must be CCELoss() without label smoothing; got {loss!r}.")
+        super().__init__(loss, transition)
+        exact = self.transition.double()
+        condition = torch.linalg.cond(exact).item()
+        if not condition < 1e6:
+            raise ValueError(
+                f"transition must be invertible; its condition number is {condition:.3g}. "
+                "ForwardCorrected needs no inverse."
+            )
+        self.register_buffer("inverse", torch.linalg.inv(exact).to(self.transition.dtype))
+
+    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+            log_p = log_softmax(z)
+            inverse = self.inverse.to(log_p.dtype)
+            over_classes = y @ inverse if y.is_floating_point() else inverse[y]
+            return weigh(-(over_classes * log_p).sum(-1), row_weight)
+
+        return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)

@@ -1,0 +1,43 @@
+"""Where a hyper-parameter may lie."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Domain:
+    """An interval; open ends are left out of it.
+
+    >>> Domain(0, 1).check("q", 0.7)
+    >>> Domain(0, 1, open_low=True).check("k", 0)
+    Traceback (most recent call last):
+    ValueError: k must be in (0, 1]; got 0.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    open_high: bool = False
+    integer: bool = False
+    way_out: str = ""
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if not math.isfinite(value) or (self.integer and value != int(value)):
+            return False
+        above = value > self.low if self.open_low else value >= self.low
+        below = value < self.high if self.open_high else value <= self.high
+        return above and below
+
+    def check(self, name: str, value: object) -> None:
+        if value not in self:
+            raise ValueError(f"{name} must be in {self}; got {value!r}. {self.way_out}".rstrip())
+
+    def __str__(self) -> str:
+        left = "(" if self.open_low or math.isinf(self.low) else "["
+        right = ")" if self.open_high or math.isinf(self.high) else "]"
+        whole = " (whole numbers)" if self.integer else ""
+        return f"{left}{self.low:g}, {self.high:g}{right}{whole}"

@@ -1,0 +1,189 @@
+"""Losses that look at a whole row of probabilities, not at p_y alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from tolerant.losses.check import check_logits_and_labels
+from tolerant.losses.domain import Domain
+from tolerant.losses.log_prob import log_softmax
+from tolerant.losses.module import RobustLoss
+from tolerant.losses.phi import PHI, Phi
+from tolerant.losses.reduction import Weighing, weighted_loss
+
+
+def nce(logits: Tensor, labels: Tensor) -> Tensor:
+    """Normalised cross entropy: cross entropy over its sum for all classes."""
+    return _normalised(PHI["cce"], logits, labels)
+
+
+def nfl(logits: Tensor, labels: Tensor, *, gamma: float = 0.5) -> Tensor:
+    """Normalised focal loss."""
+    return _normalised(PHI["focal"], logits, labels, gamma=gamma)
+
+
+def bootstrap_soft(logits: Tensor, labels: Tensor, *, beta: float = 0.95) -> Tensor:
+    """Cross entropy with the label mixed with the model's own probabilities.
+
+    The gradient flows through those too: beta * CCE + (1 - beta) * entropy.
+    """
+    log_p = log_softmax(logits)
+    # p * log p with p = 0 for a masked class: 0, not 0 * inf.
+    entropy = -(torch.exp(log_p) * log_p.clamp(min=-1e30)).sum(-1)
+    return -beta * _pick(log_p, labels) + (1 - beta) * entropy
+
+
+def bootstrap_hard(logits: Tensor, labels: Tensor, *, beta: float = 0.8) -> Tensor:
+    """Cross entropy with the label mixed with the model's own prediction."""
+    log_p = log_softmax(logits)
+    return -beta * _pick(log_p, labels) - (1 - beta) * log_p.amax(-1)
+
+
+def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) -> Tensor:
+    """Generalised Jensen-Shannon divergence of the label and the predictions of several views.
+
+    It splits into the one-hot JS loss of the views' mean prediction and 1 - pi times the views'
+    divergence from that mean, so that with one view it is JS.
+    """
+    each = [log_softmax(views)] if isinstance(views, Tensor) else [log_softmax(v) for v in views]
+    mean = each[0] if len(each) == 1 else _log_mean(torch.stack(each))
+    agreement = _pick(PHI["js"](mean, pi=pi), labels)
+    if len(each) == 1:
+        return agreement
+    apart = [(torch.exp(log_p) * (log_p - mean).nan_to_num(nan=0.0)).sum(-1) for log_p in each]
+    return agreement + torch.stack(apart).mean(0) / -math.log1p(-pi)
+
+
+def _log_mean(log_p: Tensor) -> Tensor:
+    """log of the mean probability over the first dimension, with all digits near 1."""
+    near_one = torch.log1p(torch.expm1(log_p).mean(0).clamp(min=-0.5))
+    in_log_space = torch.logsumexp(log_p, 0) - math.log(len(log_p))
+    return torch.where(in_log_space > -0.5, near_one, in_log_space)
+
+
+def _pick(per_class: Tensor, labels: Tensor) -> Tensor:
+    """The given class's entry, or the mean over the labels' probabilities."""
+    if labels.is_floating_point():
+        return (labels * per_class).sum(-1)
+    return per_class.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+def _normalised(phi: Phi, logits: Tensor, labels: Tensor, **hyper: float) -> Tensor:
+    per_class = phi(log_softmax(logits), **hyper)
+    if labels.is_floating_point():
+        return _pick(per_class, labels) / per_class.sum(-1)
+    is_label = torch.arange(per_class.shape[-1], device=labels.device) == labels.unsqueeze(-1)
+    others = torch.where(is_label, 0.0, per_class).sum(-1)
+    return _Share.apply(_pick(per_class, labels), others)
+
+
+class _Share(torch.autograd.Function):
+    """a / (a + b). Autograd's 1/s - a/s^2 loses all digits of b/s^2 once b is small."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a: Tensor, b: Tensor) -> Tensor:
+        return a / (a + b)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        a, b = ctx.saved_tensors
+        scaled = grad / (a + b) / (a + b)
+        return scaled * b, -scaled * a
+
+
+class NCELoss(RobustLoss):
+    """Normalised cross entropy: robust alone, learns well with a passive partner (`SumLoss`)."""
+
+    name = "nce"
+    paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
+
+    @classmethod
+    def formula(cls) -> Callable[..., Tensor]:
+        return nce
+
+
+class NFLLoss(RobustLoss):
+    """Normalised focal loss."""
+
+    name = "nfl"
+    limits = "gamma = 0: nce"
+    paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
+    domains = PHI["focal"].domains
+
+    @classmethod
+    def formula(cls) -> Callable[..., Tensor]:
+        return nfl
+
+
+class BootstrapLoss(RobustLoss):
+    """Soft bootstrapping: the label mixed with the model's own probabilities."""
+
+    name = "bootstrap-soft"
+    limits = "beta = 1: cce"
+    paper = "Reed et al. 2014, Training Deep Neural Networks on Noisy Labels with Bootstrapping"
+    domains: ClassVar[dict[str, Domain]] = {"beta": Domain(0, 1)}
+
+    @classmethod
+    def formula(cls) -> Callable[..., Tensor]:
+        return bootstrap_soft
+
+
+class HardBootstrapLoss(BootstrapLoss):
+    """Hard bootstrapping: the label mixed with the model's own prediction."""
+
+    name = "bootstrap-hard"
+
+    @classmethod
+    def formula(cls) -> Callable[..., Tensor]:
+        return bootstrap_hard
+
+
+class GJSLoss(RobustLoss):
+    """Generalised Jensen-Shannon divergence; give it a sequence of logits, one per view.
+
+    >>> views = torch.zeros(4, 3), torch.zeros(4, 3)
+    >>> GJSLoss(pi=0.5)(views, torch.tensor([0, 1, 2, 0]))
+    tensor(0.9183)
+    """
+
+    name = "gjs"
+    limits = "one view: js"
+    paper = "Englesson & Azizpour 2021, Generalized Jensen-Shannon Divergence Loss"
+    domains = PHI["js"].domains
+
+    @classmethod
+    def formula(cls) -> Callable[..., Tensor]:
+        return gjs
+
+    @classmethod
+    def compute(
+        cls,
+        logits: Tensor | Sequence[Tensor],  # type: ignore[override]
+        labels: Tensor,
+        hyper: dict[str, Any],
+        weighing: Weighing,
+        impl: str = "auto",
+    ) -> Tensor:
+        if isinstance(logits, Tensor):
+            return super().compute(logits, labels, hyper, weighing, impl)
+        if not logits:
+            raise ValueError("views must hold at least one tensor of logits; got none.")
+        for view in logits:
+            check_logits_and_labels(view, labels)
+        flat = [view.movedim(1, -1).reshape(-1, view.shape[1]) for view in logits]
+
+        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+            return row_weight * gjs([z, *flat[1:]], y, **hyper)
+
+        return weighted_loss(logits[0], labels, weighing, rows)

@@ -1,0 +1,319 @@
+"""The loss modules: what `torch.nn.CrossEntropyLoss` takes, plus each loss's own numbers.
+
+A module is a name, a formula and a way to apply it to rows. Its hyper-parameters, their defaults and
+their order are read from the formula's signature, so that each stands in one place.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tolerant.losses import fused
+from tolerant.losses.check import check_reduction
+from tolerant.losses.domain import Domain
+from tolerant.losses.log_prob import log_softmax
+from tolerant.losses.phi import PHI, Phi
+from tolerant.losses.reduction import Weighing, weighted_loss
+
+IMPLEMENTATIONS = ("auto", "plain", "fused", "triton")
+
+
+class RobustLoss(nn.Module):
+    """Base of all losses: holds hyper-parameters, class weights, ignore_index and the reduction.
+
+    Called as ``loss(logits, labels, sample_weight=None)`` with logits (N, C) or (N, C, d1, ...) and
+    labels as class indices (N, d1, ...) or class probabilities of the logits' shape. The loss comes
+    back in fp32 at least, the gradient in the logits' dtype.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    limits: ClassVar[str] = ""
+    domains: ClassVar[dict[str, Domain]] = {}
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        impl: str = "auto",
+        **hyper: Any,
+    ) -> None:
+        super().__init__()
+        check_reduction(reduction)
+        if impl not in IMPLEMENTATIONS:
+            raise ValueError(f"impl must be one of {', '.join(IMPLEMENTATIONS)}; got {impl!r}.")
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+        self.impl = impl
+        self.hyper = self.resolve(**hyper)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "name"):
+            common = inspect.signature(RobustLoss.__init__).parameters
+            shared = [p for p in common.values() if p.name not in ("self", "hyper")]
+            cls.__signature__ = inspect.Signature([*cls.own_parameters(), *shared])  # type: ignore[attr-defined]
+
+    @classmethod
+    def formula(cls) -> Callable[..., Tensor]:
+        raise NotImplementedError
+
+    @classmethod
+    def own_parameters(cls) -> list[inspect.Parameter]:
+        """The formula's keyword-only parameters: the loss's hyper-parameters with their defaults."""
+        parameters = inspect.signature(cls.formula(), eval_str=False).parameters.values()
+        return [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+
+    @classmethod
+    def resolve(cls, **hyper: Any) -> dict[str, Any]:
+        """All hyper-parameters, defaults filled in, each checked against its domain."""
+        resolved = {p.name: p.default for p in cls.own_parameters()}
+        for name, value in hyper.items():
+            if name not in resolved:
+                known = ", ".join([*resolved, "weight", "ignore_index", "reduction", "impl"])
+                raise TypeError(f"{cls.__name__} has no argument {name!r}. It takes: {known}.")
+            resolved[name] = value
+        for name, value in resolved.items():
+            if name in cls.domains:
+                cls.domains[name].check(name, value)
+        return resolved
+
+    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        weighing = Weighing(self.weight, self.ignore_index, self.reduction, sample_weight)
+        return self.compute(logits, labels, self.hyper, weighing, self.impl)
+
+    @classmethod
+    def compute(
+        cls,
+        logits: Tensor,
+        labels: Tensor,
+        hyper: dict[str, Any],
+        weighing: Weighing,
+        impl: str = "auto",
+    ) -> Tensor:
+        """The loss without a module: what `forward` and `tolerant.functional` call."""
+
+        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+            return fused.weigh(cls.formula()(z, y, **hyper), row_weight)
+
+        return weighted_loss(logits, labels, weighing, rows)
+
+    def extra_repr(self) -> str:
+        shown = dict(self.hyper)
+        if self.weight is not None:
+            shown["weight"] = f"<{len(self.weight)} classes>"
+        if self.ignore_index != -100:
+            shown["ignore_index"] = self.ignore_index
+        if self.reduction != "mean":
+            shown["reduction"] = self.reduction
+        return ", ".join(f"{name}={value}" for name, value in shown.items())
+
+    def __getattr__(self, name: str) -> Any:
+        hyper = self.__dict__.get("hyper", {})
+        return hyper[name] if name in hyper else super().__getattr__(name)
+
+
+class PhiLoss(RobustLoss):
+    """A loss that looks only at the probability of the given label."""
+
+    phi: ClassVar[Phi]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        cls.phi = PHI[cls.name]
+        cls.domains = cls.phi.domains | cls.__dict__.get("domains", {})
+        super().__init_subclass__(**kwargs)
+
+    @classmethod
+    def formula(cls) -> Callable[..., Tensor]:
+        return cls.phi.value
+
+    @classmethod
+    def compute(
+        cls,
+        logits: Tensor,
+        labels: Tensor,
+        hyper: dict[str, Any],
+        weighing: Weighing,
+        impl: str = "auto",
+    ) -> Tensor:
+        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+            if y.is_floating_point():
+                values = (y * cls.phi(log_softmax(z), **hyper)).sum(-1)
+                return fused.weigh(values, row_weight)
+            phi_rows = fused.phi_rows if _fused_serves(z, impl) else fused.plain_phi_rows
+            return phi_rows(z, y, row_weight, cls.phi, hyper)
+
+        return weighted_loss(logits, labels, weighing, rows)
+
+
+def _fused_serves(logits: Tensor, impl: str) -> bool:
+    """Compilers and function transforms look inside the plain path; the fused one is opaque."""
+    if impl != "auto":
+        return impl == "fused"
+    transformed = torch._C._are_functorch_transforms_active()
+    return logits.device.type == "cpu" and not transformed and not torch.compiler.is_compiling()
+
+
+class CCELoss(PhiLoss):
+    """Categorical cross entropy, -log p_y: the baseline every robust loss is measured against."""
+
+    name = "cce"
+    paper = "the standard loss; equals torch.nn.CrossEntropyLoss"
+    domains: ClassVar[dict[str, Domain]] = {"label_smoothing": Domain(0, 1)}
+
+    @classmethod
+    def own_parameters(cls) -> list[inspect.Parameter]:
+        return [inspect.Parameter("label_smoothing", inspect.Parameter.KEYWORD_ONLY, default=0.0)]
+
+    @classmethod
+    def compute(
+        cls,
+        logits: Tensor,
+        labels: Tensor,
+        hyper: dict[str, Any],
+        weighing: Weighing,
+        impl: str = "auto",
+    ) -> Tensor:
+        smoothing = hyper["label_smoothing"]
+        if smoothing and labels.is_floating_point():
+            labels = labels * (1 - smoothing) + smoothing / logits.shape[min(1, logits.ndim - 1)]
+        own = super().compute(logits, labels, {}, weighing, impl)
+        if not smoothing or labels.is_floating_point():
+            return own
+        return (1 - smoothing) * own + smoothing * _mean_over_classes(logits, labels, weighing)
+
+
+def _mean_over_classes(logits: Tensor, labels: Tensor, weighing: Weighing) -> Tensor:
+    """Label smoothing's other part: each class weighted as itself, the mean divided as the label's."""
+    weight = weighing.weight
+
+    def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+        log_p = log_softmax(z)
+        values = -(log_p if weight is None else log_p * weight.to(log_p.dtype)).mean(-1)
+        return fused.weigh(values, row_weight)
+
+    summed = "none" if weighing.reduction == "none" else "sum"
+    total = weighted_loss(logits, labels, replace(weighing, weight=None, reduction=summed), rows)
+    if weighing.reduction != "mean":
+        return total
+    return total / weighted_loss(logits, labels, replace(weighing, reduction="sum"), _only_weights)
+
+
+def _only_weights(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+    return row_weight
+
+
+class MAELoss(PhiLoss):
+    """Mean absolute error, 2 (1 - p_y): symmetric, so tolerant of uniform noise; slow to train."""
+
+    name = "mae"
+    paper = "Ghosh et al. 2017, Robust Loss Functions under Label Noise for Deep Neural Networks"
+
+
+class LqLoss(PhiLoss):
+    """Generalised cross entropy, (1 - p_y^q) / q: between cross entropy (q = 0) and MAE (q = 1).
+
+    >>> loss = LqLoss(q=0.7)
+    >>> loss
+    LqLoss(q=0.7)
+    >>> loss(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0]))
+    tensor(0.6094)
+    """
+
+    name = "lq"
+    limits = "q -> 0: cce; q = 1: mae / 2"
+    paper = "Zhang & Sabuncu 2018, Generalized Cross Entropy Loss"
+
+
+class TruncatedLqLoss(PhiLoss):
+    """Truncated L_q, min(L_q(p_y), L_q(k)): rows with p_y <= k have no gradient at all.
+
+    Train with `LqLoss` first, then with this loss, or with `LqLoss` and a `Pruner` (the paper's
+    algorithm): from scratch most rows start below k and nothing is learnt.
+    """
+
+    name = "truncated-lq"
+    limits = "k -> 0: lq"
+    paper = "Zhang & Sabuncu 2018, Generalized Cross Entropy Loss"
+
+
+class FocalLoss(PhiLoss):
+    """Focal loss, -(1 - p_y)^gamma log p_y: stresses hard rows, the opposite of robust."""
+
+    name = "focal"
+    limits = "gamma = 0: cce"
+    paper = "Lin et al. 2017, Focal Loss for Dense Object Detection"
+
+
+class TaylorLoss(PhiLoss):
+    """Taylor cross entropy: cross entropy's series in 1 - p_y, cut at an order."""
+
+    name = "taylor"
+    limits = "order = 1: mae / 2; order -> infinity: cce"
+    paper = "Feng et al. 2020, Can Cross Entropy Loss Be Robust to Label Noise?"
+
+
+class RCELoss(PhiLoss):
+    """Reverse cross entropy with log 0 read as log_zero: a multiple of MAE."""
+
+    name = "rce"
+    limits = "log_zero = -2: mae"
+    paper = "Wang et al. 2019, Symmetric Cross Entropy for Robust Learning with Noisy Labels"
+
+
+class SCELoss(PhiLoss):
+    """Symmetric cross entropy: alpha * CCE + beta * RCE."""
+
+    name = "sce"
+    limits = "beta = 0: alpha * cce; alpha = 0: beta * rce"
+    paper = "Wang et al. 2019, Symmetric Cross Entropy for Robust Learning with Noisy Labels"
+
+
+class AGCELoss(PhiLoss):
+    """Asymmetric generalised cross entropy, ((a + 1)^q - (a + p_y)^q) / q."""
+
+    name = "agce"
+    limits = "a -> 0: lq; q = 1: mae / 2"
+    paper = "Zhou et al. 2021, Asymmetric Loss Functions for Learning with Noisy Labels"
+
+
+class AULLoss(PhiLoss):
+    """Asymmetric unhinged loss, ((a - p_y)^p - (a - 1)^p) / p."""
+
+    name = "aul"
+    limits = "p = 1: mae / 2"
+    paper = "Zhou et al. 2021, Asymmetric Loss Functions for Learning with Noisy Labels"
+
+
+class AELLoss(PhiLoss):
+    """Asymmetric exponential loss, exp(-p_y / a)."""
+
+    name = "ael"
+    paper = "Zhou et al. 2021, Asymmetric Loss Functions for Learning with Noisy Labels"
+
+
+class PHuberLoss(PhiLoss):
+    """Partially Huberised cross entropy: cross entropy above p_y = 1 / tau, its tangent below."""
+
+    name = "phuber"
+    limits = "tau -> infinity: cce; tau -> 1: mae / 2"
+    paper = "Menon et al. 2020, Can Gradient Clipping Mitigate Label Noise?"
+
+
+class JSLoss(PhiLoss):
+    """Jensen-Shannon divergence of the one-hot label and the prediction."""
+
+    name = "js"
+    limits = "pi -> 0: cce; pi -> 1: mae / 2"
+    paper = "Englesson & Azizpour 2021, Generalized Jensen-Shannon Divergence Loss"

@@ -1,0 +1,317 @@
+r"""One function per loss: phi of log p_y, and its weight w.
+
+A loss that looks only at the probability of the given label is a scalar function of one number,
+:math:`\phi(\log p_y)`, and its gradient in the logits is :math:`w (\mathrm{softmax} -
+\mathrm{onehot})` with :math:`w = -\phi'(\log p_y)`. So each loss is two functions: the value, and
+right after it the weight. The weight is written out because autograd differentiates ``expm1`` as
+``expm1 + 1``, which is 0 from log p_y = -17 on in fp32: a dead gradient.
+
+No softmax, clamp, one-hot or reduction belongs here. Defaults stand in the value's signature and
+nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tolerant.losses.domain import Domain
+
+
+def cce(log_p_y: Tensor) -> Tensor:
+    r"""Categorical cross entropy, :math:`-\log p_y`.
+
+    >>> cce(torch.tensor([0.5]).log())
+    tensor([0.6931])
+    """
+    return -log_p_y
+
+
+def cce_weight(log_p_y: Tensor) -> Tensor:
+    return torch.ones_like(log_p_y)
+
+
+def mae(log_p_y: Tensor) -> Tensor:
+    r"""Mean absolute error, :math:`\lVert e_y - p \rVert_1 = 2 (1 - p_y)`.
+
+    Symmetric, so tolerant of uniform noise, but slow to train. Ghosh et al. 2017.
+
+    >>> mae(torch.tensor([0.25]).log())
+    tensor([1.5000])
+    """
+    return -2 * torch.expm1(log_p_y)
+
+
+def mae_weight(log_p_y: Tensor) -> Tensor:
+    return 2 * torch.exp(log_p_y)
+
+
+def lq(log_p_y: Tensor, *, q: float = 0.7) -> Tensor:
+    r"""Generalised cross entropy, :math:`(1 - p_y^q) / q`, q in [0, 1].
+
+    q -> 0 is cross entropy, q = 1 is half of MAE. Zhang & Sabuncu 2018, eq. 6.
+
+    >>> lq(torch.tensor([0.5]).log(), q=0.5)
+    tensor([0.5858])
+    """
+    return -log_p_y if q == 0 else torch.expm1(q * log_p_y) / -q
+
+
+def lq_weight(log_p_y: Tensor, *, q: float) -> Tensor:
+    return torch.exp(q * log_p_y)
+
+
+def truncated_lq(log_p_y: Tensor, *, q: float = 0.7, k: float = 0.5) -> Tensor:
+    r"""Truncated :math:`L_q`: :math:`\min(L_q(p_y), L_q(k))`, k in (0, 1).
+
+    Rows with :math:`p_y \le k` have exactly no gradient: use it with a `Pruner`, or after a first
+    training with :math:`L_q`. k -> 0 is :math:`L_q`. Zhang & Sabuncu 2018, eq. 8.
+
+    >>> truncated_lq(torch.tensor([0.2, 0.9]).log(), q=1.0, k=0.5)
+    tensor([0.5000, 0.1000])
+    """
+    log_k = math.log(k)
+    most = -log_k if q == 0 else math.expm1(q * log_k) / -q
+    return lq(log_p_y, q=q).clamp(max=most)
+
+
+def truncated_lq_weight(log_p_y: Tensor, *, q: float, k: float) -> Tensor:
+    return torch.where(log_p_y <= math.log(k), 0.0, torch.exp(q * log_p_y))
+
+
+def focal(log_p_y: Tensor, *, gamma: float = 2.0) -> Tensor:
+    r"""Focal loss, :math:`-(1 - p_y)^\gamma \log p_y`, gamma >= 0; gamma = 0 is cross entropy.
+
+    Stresses hard rows, so it is a contrast to the robust losses, not one of them. Lin et al. 2017.
+
+    >>> focal(torch.tensor([0.5]).log(), gamma=1.0)
+    tensor([0.3466])
+    """
+    return -_rest(log_p_y).pow(gamma) * log_p_y
+
+
+def focal_weight(log_p_y: Tensor, *, gamma: float) -> Tensor:
+    # The text-book derivative has (1 - p)^(gamma - 1) log p, which is inf * 0 at p = 1 for gamma < 1;
+    # with log p / (1 - p) as one bounded factor nothing blows up.
+    finite = _finite(log_p_y)
+    ratio = torch.where(finite == 0, 1.0, finite / torch.expm1(finite))
+    return _rest(log_p_y).pow(gamma) * (1 + gamma * torch.exp(log_p_y) * ratio)
+
+
+def taylor(log_p_y: Tensor, *, order: int = 2) -> Tensor:
+    r"""Taylor cross entropy, :math:`\sum_{i=1}^{t} (1 - p_y)^i / i`, order t >= 1.
+
+    order = 1 is half of MAE, order -> infinity cross entropy. Feng et al. 2020.
+
+    >>> taylor(torch.tensor([0.5]).log(), order=2)
+    tensor([0.6250])
+    """
+    rest = _rest(log_p_y)
+    total = rest / order
+    for i in range(order - 1, 0, -1):  # Horner: all terms positive, nothing cancels
+        total = (total + 1 / i) * rest
+    return total
+
+
+def taylor_weight(log_p_y: Tensor, *, order: int) -> Tensor:
+    rest = _rest(log_p_y)
+    total = torch.ones_like(rest)
+    for _ in range(order - 1):
+        total = 1 + rest * total
+    return torch.exp(log_p_y) * total
+
+
+def rce(log_p_y: Tensor, *, log_zero: float = -4.0) -> Tensor:
+    r"""Reverse cross entropy, :math:`-A (1 - p_y)` with log 0 read as A < 0.
+
+    A multiple of MAE. Wang et al. 2019 ("SCE").
+
+    >>> rce(torch.tensor([0.75]).log())
+    tensor([1.])
+    """
+    return log_zero * torch.expm1(log_p_y)
+
+
+def rce_weight(log_p_y: Tensor, *, log_zero: float) -> Tensor:
+    return -log_zero * torch.exp(log_p_y)
+
+
+def sce(log_p_y: Tensor, *, alpha: float = 0.1, beta: float = 1.0, log_zero: float = -4.0) -> Tensor:
+    r"""Symmetric cross entropy, :math:`\alpha \cdot CCE + \beta \cdot RCE`. Wang et al. 2019.
+
+    >>> sce(torch.tensor([1.0]).log())
+    tensor([0.])
+    """
+    return -alpha * log_p_y + beta * rce(log_p_y, log_zero=log_zero)
+
+
+def sce_weight(log_p_y: Tensor, *, alpha: float, beta: float, log_zero: float) -> Tensor:
+    return alpha + beta * rce_weight(log_p_y, log_zero=log_zero)
+
+
+def agce(log_p_y: Tensor, *, a: float = 0.6, q: float = 0.6) -> Tensor:
+    r"""Asymmetric generalised cross entropy, :math:`((a + 1)^q - (a + p_y)^q) / q`, a, q > 0.
+
+    Zhou et al. 2021.
+
+    >>> agce(torch.tensor([0.5]).log(), a=1.0, q=1.0)
+    tensor([0.5000])
+    """
+    log_ratio = torch.log1p(torch.expm1(log_p_y) / (a + 1))  # log((a + p) / (a + 1)), exact at p = 1
+    return (a + 1) ** q / -q * torch.expm1(q * log_ratio)
+
+
+def agce_weight(log_p_y: Tensor, *, a: float, q: float) -> Tensor:
+    p_y = torch.exp(log_p_y)
+    return p_y * (a + p_y).pow(q - 1)
+
+
+def aul(log_p_y: Tensor, *, a: float = 6.3, p: float = 1.5) -> Tensor:
+    r"""Asymmetric unhinged loss, :math:`((a - p_y)^p - (a - 1)^p) / p`, a > 1, p > 0.
+
+    Zhou et al. 2021.
+
+    >>> aul(torch.tensor([0.5]).log(), a=2.0, p=1.0)
+    tensor([0.5000])
+    """
+    log_ratio = torch.log1p(_rest(log_p_y) / (a - 1))  # log((a - p_y) / (a - 1)), exact at p_y = 1
+    return (a - 1) ** p / p * torch.expm1(p * log_ratio)
+
+
+def aul_weight(log_p_y: Tensor, *, a: float, p: float) -> Tensor:
+    p_y = torch.exp(log_p_y)
+    return p_y * (a - p_y).pow(p - 1)
+
+
+def ael(log_p_y: Tensor, *, a: float = 2.5) -> Tensor:
+    r"""Asymmetric exponential loss, :math:`\exp(-p_y / a)`, a > 0. Zhou et al. 2021.
+
+    >>> ael(torch.tensor([1.0]).log(), a=1.0)
+    tensor([0.3679])
+    """
+    return torch.exp(torch.exp(log_p_y) / -a)
+
+
+def ael_weight(log_p_y: Tensor, *, a: float) -> Tensor:
+    p_y = torch.exp(log_p_y)
+    return p_y / a * torch.exp(p_y / -a)
+
+
+def phuber(log_p_y: Tensor, *, tau: float = 10.0) -> Tensor:
+    r"""Partially Huberised cross entropy: :math:`-\log p_y` above 1/tau, its tangent below, tau > 1.
+
+    Menon et al. 2020.
+
+    >>> phuber(torch.tensor([0.5, 0.0]).log(), tau=10.0)
+    tensor([0.6931, 3.3026])
+    """
+    tangent = 1 + math.log(tau) - tau * torch.exp(log_p_y)
+    return torch.where(log_p_y >= -math.log(tau), -log_p_y, tangent)
+
+
+def phuber_weight(log_p_y: Tensor, *, tau: float) -> Tensor:
+    return torch.exp((log_p_y + math.log(tau)).clamp(max=0))
+
+
+def js(log_p_y: Tensor, *, pi: float = 0.5) -> Tensor:
+    r"""Jensen-Shannon divergence of the one-hot label and the prediction, weights pi and 1 - pi.
+
+    Scaled as in Englesson & Azizpour 2021, so that pi -> 0 is cross entropy and pi -> 1 half of MAE.
+
+    >>> js(torch.tensor([1.0, 0.0]).log(), pi=0.5)
+    tensor([0.0000, 2.0000])
+    """
+    other = 1 - pi
+    log_m = torch.log1p(other * torch.expm1(log_p_y))  # m = pi + (1 - pi) p_y
+    p_log_p = torch.exp(log_p_y) * _finite(log_p_y)
+    total = -torch.exp(log_m) * log_m + other * (p_log_p - _rest(log_p_y) * math.log(other))
+    return total / _js_scale(pi)
+
+
+def js_weight(log_p_y: Tensor, *, pi: float) -> Tensor:
+    finite = _finite(log_p_y)
+    slope = F.softplus(math.log(pi / (1 - pi)) - finite)
+    return (1 - pi) / _js_scale(pi) * torch.exp(finite) * slope
+
+
+def _js_scale(pi: float) -> float:
+    return -(1 - pi) * math.log1p(-pi)
+
+
+def _rest(log_p_y: Tensor) -> Tensor:
+    """1 - p_y, with all digits near p_y = 1."""
+    return -torch.expm1(log_p_y)
+
+
+def _finite(log_p_y: Tensor) -> Tensor:
+    """A masked-out label has log p_y = -inf; products p * log p must then be 0, not 0 * inf."""
+    return log_p_y.clamp(min=-1e30)
+
+
+class _Apply(torch.autograd.Function):
+    """phi(log p_y) with -w as its derivative."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_p_y: Tensor, value: Callable[[Tensor], Tensor], weight: Any) -> Tensor:
+        return value(log_p_y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        log_p_y, _, ctx.weight = inputs
+        ctx.save_for_backward(log_p_y)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        (log_p_y,) = ctx.saved_tensors
+        return -grad * ctx.weight(log_p_y), None, None
+
+
+@dataclass(frozen=True)
+class Phi:
+    """A loss of log p_y alone: its value, w = -d value / d log p_y, and where its numbers may lie."""
+
+    name: str
+    value: Callable[..., Tensor]
+    weight: Callable[..., Tensor]
+    domains: dict[str, Domain]
+
+    def __call__(self, log_p_y: Tensor, **hyper: float) -> Tensor:
+        """The value, differentiable any number of times, with the exact first derivative."""
+        return _Apply.apply(
+            log_p_y,
+            lambda log_p: self.value(log_p, **hyper),
+            lambda log_p: self.weight(log_p, **hyper),
+        )
+
+
+POSITIVE = Domain(0, open_low=True)
+Q = Domain(0, 1, way_out="For cross entropy use q=0, for (half of) MAE q=1.")
+K = Domain(0, 1, open_low=True, open_high=True, way_out="Without truncation use lq.")
+LOG_ZERO = Domain(high=0, open_high=True, way_out="It stands for log 0; the paper has -4.")
+
+PHI: dict[str, Phi] = {
+    phi.name: phi
+    for phi in (
+        Phi("cce", cce, cce_weight, {}),
+        Phi("mae", mae, mae_weight, {}),
+        Phi("lq", lq, lq_weight, {"q": Q}),
+        Phi("truncated-lq", truncated_lq, truncated_lq_weight, {"q": Q, "k": K}),
+        Phi("focal", focal, focal_weight, {"gamma": Domain(0)}),
+        Phi("taylor", taylor, taylor_weight, {"order": Domain(1, 1000, integer=True)}),
+        Phi("rce", rce, rce_weight, {"log_zero": LOG_ZERO}),
+        Phi("sce", sce, sce_weight, {"alpha": Domain(0), "beta": Domain(0), "log_zero": LOG_ZERO}),
+        Phi("agce", agce, agce_weight, {"a": POSITIVE, "q": POSITIVE}),
+        Phi("aul", aul, aul_weight, {"a": Domain(1, open_low=True), "p": POSITIVE}),
+        Phi("ael", ael, ael_weight, {"a": POSITIVE}),
+        Phi("phuber", phuber, phuber_weight, {"tau": Domain(1, open_low=True)}),
+        Phi("js", js, js_weight, {"pi": Domain(0, 1, open_low=True, open_high=True)}),
+    )
+}

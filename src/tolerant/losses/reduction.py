@@ -1,0 +1,86 @@
+"""Class weights, sample weights, ignore_index and the reduction: one place, so they cannot disagree.
+
+The meaning is that of `torch.nn.CrossEntropyLoss`, with `sample_weight` as one more factor: a mean
+divides by the sum of the weights of the rows that count, and over no row at all it is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tolerant.losses.check import check_label_range, check_logits_and_labels, check_vector
+from tolerant.losses.log_prob import compute_dtype
+
+# (logits (N, C), labels (N) or (N, C), row_weight (N)) -> weighted losses (N)
+Rows = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What `torch.nn.CrossEntropyLoss` is told beside logits and labels."""
+
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+    sample_weight: Tensor | None = None
+
+
+def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows) -> Tensor:
+    """Brings the input to rows, weighs them, calls `rows`, reduces, and restores the shape."""
+    check_logits_and_labels(logits, labels)
+    num_classes = logits.shape[min(1, logits.ndim - 1)]
+    if weighing.weight is not None:
+        check_vector("weight", weighing.weight, torch.Size([num_classes]), "one per class")
+    shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
+    if weighing.sample_weight is not None:
+        check_vector("sample_weight", weighing.sample_weight, shape, "one per label")
+    flat, row_labels, row_weight, empty = _to_rows(logits, labels, num_classes, weighing)
+    losses = rows(flat, row_labels, row_weight)
+    if weighing.reduction == "none":
+        return losses.reshape(shape)
+    return losses.sum() if empty is None else losses.sum() + empty
+
+
+def _to_rows(
+    logits: Tensor, labels: Tensor, num_classes: int, weighing: Weighing
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Logits (N, C), labels, the weight of each row with the mean's divisor in it, and 0 or NaN.
+
+    The divisor is part of the row weight, not a division at the end, so that the gradient formed in
+    the forward pass is final.
+    """
+    flat = logits.movedim(1, -1).reshape(-1, num_classes) if logits.ndim > 1 else logits[None]
+    dtype = compute_dtype(logits)
+    sample = None if weighing.sample_weight is None else weighing.sample_weight.reshape(-1).to(dtype)
+    if labels.is_floating_point():
+        soft = labels.movedim(1, -1).reshape(-1, num_classes) if labels.ndim > 1 else labels[None]
+        soft = soft.to(dtype)
+        if weighing.weight is not None:
+            soft = soft * weighing.weight.to(dtype)
+        row_weight = flat.new_ones(len(flat), dtype=dtype) if sample is None else sample
+        return flat, soft, *_divided(row_weight, weighing.reduction)
+    hard = labels.reshape(-1).long()
+    row_weight = flat.new_ones(len(flat), dtype=dtype) if sample is None else sample
+    may_ignore = check_label_range(hard, num_classes, weighing.ignore_index)
+    counts = hard != weighing.ignore_index
+    if may_ignore:
+        hard = torch.where(counts, hard, 0)
+    if weighing.weight is not None:
+        row_weight = row_weight * weighing.weight.to(dtype)[hard]
+    if may_ignore:
+        row_weight = torch.where(counts, row_weight, 0.0)
+    row_weight, empty = _divided(row_weight, weighing.reduction)
+    if may_ignore:  # 0 / 0 where no row counts: the mean is NaN, the ignored rows' gradients are 0
+        row_weight = torch.where(counts, row_weight, 0.0)
+    return flat, hard, row_weight, empty
+
+
+def _divided(row_weight: Tensor, reduction: str) -> tuple[Tensor, Tensor | None]:
+    if reduction != "mean":
+        return row_weight, None
+    divisor = row_weight.sum()
+    return row_weight / divisor, (divisor - divisor).detach() / divisor.detach()

@@ -1,0 +1,73 @@
+"""Every loss by name: its module, its hyper-parameters with defaults and domains, limits, paper."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from tolerant.losses import full_row, module
+from tolerant.losses.domain import Domain
+from tolerant.losses.module import PhiLoss, RobustLoss
+
+
+@dataclass(frozen=True)
+class LossInfo:
+    """One row of the registry."""
+
+    name: str
+    module: type[RobustLoss]
+    defaults: dict[str, Any]
+    domains: dict[str, Domain]
+    limits: str
+    paper: str
+
+    @property
+    def is_phi(self) -> bool:
+        """Whether the loss is a function of p_y alone."""
+        return issubclass(self.module, PhiLoss)
+
+
+def _info(loss: type[RobustLoss]) -> LossInfo:
+    return LossInfo(loss.name, loss, loss.resolve(), loss.domains, loss.limits, loss.paper)
+
+
+REGISTRY: dict[str, LossInfo] = {
+    loss.name: _info(loss)
+    for loss in (
+        module.CCELoss,
+        module.MAELoss,
+        module.LqLoss,
+        module.TruncatedLqLoss,
+        module.FocalLoss,
+        module.TaylorLoss,
+        module.RCELoss,
+        module.SCELoss,
+        module.AGCELoss,
+        module.AULLoss,
+        module.AELLoss,
+        module.PHuberLoss,
+        module.JSLoss,
+        full_row.NCELoss,
+        full_row.NFLLoss,
+        full_row.GJSLoss,
+        full_row.BootstrapLoss,
+        full_row.HardBootstrapLoss,
+    )
+}
+
+
+def make_loss(name: str, **options: Any) -> RobustLoss:
+    """A loss module by its registry name.
+
+    >>> make_loss("lq", q=0.5)
+    LqLoss(q=0.5)
+    >>> make_loss("lqq")
+    Traceback (most recent call last):
+    ValueError: loss must be one of cce, mae, lq, ...; got 'lqq'. Did you mean 'lq'?
+    """
+    if name not in REGISTRY:
+        near = difflib.get_close_matches(name, REGISTRY, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"loss must be one of {', '.join(REGISTRY)}; got {name!r}.{hint}")
+    return REGISTRY[name].module(**options)
