@@ -32,7 +32,7 @@ MODELS = {"perfect": (0.0, 1.0), "noisy": (0.5, 1.0), "overconfident": (0.5, 0.5
 def simulate(
     transition: np.ndarray, error: float, temperature: float, seed: int, num_rows: int = 20_000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Given labels, predicted probabilities and true labels of a task with about 5 % Bayes error."""
+    """Given labels, predictions and true labels of a task with about 5 % Bayes error."""
     random = np.random.default_rng(seed)
     num_classes = len(transition)
     centre = np.eye(num_classes)[random.integers(num_classes, size=num_rows)] * 3.4

@@ -54,9 +54,8 @@ def test_labels_follow_the_matrix(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, "matrix"])
 def test_digest_is_the_stored_one(kind: str) -> None:
-    matrix = (
-        matrix_of(kind) if kind != "matrix" else np.arange(1, 10).reshape(3, 3) / [[6], [15], [24]]
-    )
+    by_hand = np.arange(1, 10).reshape(3, 3) / [[6], [15], [24]]
+    matrix = by_hand if kind == "matrix" else matrix_of(kind)
     manifest = corrupt(labels_of(10_000, len(matrix)), matrix, seed=0, kind=kind, rate=0.4).manifest
     assert manifest.sha256[:16] == DIGESTS[kind]
     assert (manifest.generator, manifest.num_rows) == ("PCG64/1", 10_000)

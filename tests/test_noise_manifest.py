@@ -76,11 +76,15 @@ def test_mutated_bytes_give_the_right_data_or_one_sentence(saved) -> None:
                     data[at:at] = data[at : at + draw.randrange(1, 60)]
         path.write_bytes(bytes(data))
         try:
-            assert Manifest.load(path) == manifest
+            sentence, loaded = "", Manifest.load(path)
         except ValueError as error:
+            sentence = str(error)
+        if sentence:
             refused += 1
-            assert str(path) in str(error)
-            assert "\n" not in str(error)
+            assert str(path) in sentence
+            assert "\n" not in sentence
+        else:
+            assert loaded == manifest
     assert refused > 900
 
 
@@ -93,7 +97,7 @@ VALUES = [None, "", "x", -1, 0, 1, 0.5, 7, 1e999, float("nan"), True, [], {}, [1
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_changed_field_is_refused(saved, field: str) -> None:
-    path, manifest, _ = saved
+    path, _, _ = saved
     whole = json.loads(path.read_text())
     assert set(whole) == set(FIELDS)
     for value in VALUES:

@@ -23,7 +23,7 @@ from tolerant.noise.manifest import Manifest, label_digest
 class OpenSet:
     """Inputs of which `replaced` rows come from elsewhere; `source` says which row there, or -1.
 
-    The given labels are what they were; the true label of a replaced row is -1, none of the classes.
+    The given labels are what they were; the true label of a replaced row is -1: no class.
     """
 
     inputs: NDArray[Any]
