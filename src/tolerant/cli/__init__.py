@@ -12,12 +12,13 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         sys.exit(f"The command line needs {missing.name}: pip install 'tolerant[app]'")
 
-    from tolerant.cli import demo, doctor, noise
+    from tolerant.cli import demo, doctor, download, noise
 
     app = typer.Typer(
         name="tolerant", help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False
     )
     app.command()(demo.demo)
     app.command()(doctor.doctor)
+    app.command()(download.download)
     app.command()(noise.noise)
     app()

@@ -1,0 +1,101 @@
+"""`tolerant doctor`: what this machine has, and the command for what it has not."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# Distribution name -> what it is for.
+EXTRAS = {
+    "rich": "progress bars",
+    "safetensors": "saved models",
+    "pillow": "pictures",
+    "pooch": "downloads",
+    "platformdirs": "the data folder",
+    "pandas": "tables",
+    "pyarrow": "Parquet files",
+    "scikit-learn": "the digits and the estimator",
+    "matplotlib": "figures",
+    "jinja2": "the review page",
+}
+
+
+def doctor(
+    root: Annotated[
+        Path | None,
+        typer.Option(help="Data folder; default TOLERANT_DATA, or the platform's cache."),
+    ] = None,
+) -> None:
+    """Show the device, the versions and the data sets, and how to get what is missing."""
+    sections = [
+        ("machine", _machine()),
+        ("versions", _versions()),
+        (f"data in {_where(root)}", _data(root)),
+    ]
+    for title, lines in sections:
+        typer.secho(title, bold=True)
+        width = max(len(name) for name, _ in lines)
+        for name, text in lines:
+            typer.echo(f"  {name:<{width}}  {text}")
+
+
+def _machine() -> list[tuple[str, str]]:
+    import torch
+
+    memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    lines = [
+        ("system", platform.platform(terse=True)),
+        ("CPU", f"{os.cpu_count()} cores, {memory_gib:.0f} GiB; torch uses {torch.get_num_threads()}"),
+    ]
+    for number in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_properties(number)
+        lines.append((f"GPU {number}", f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB"))
+    if not torch.cuda.is_available():
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU only"
+        lines.append(("GPU", f"none; training runs on the CPU (torch is built for {built})"))
+    return lines
+
+
+def _versions() -> list[tuple[str, str]]:
+    from tolerant import __version__
+
+    lines = [("tolerant", __version__), ("python", platform.python_version())]
+    lines += [(name, metadata.version(name)) for name in ("torch", "numpy")]
+    for name, purpose in EXTRAS.items():
+        try:
+            lines.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            lines.append((name, f"missing ({purpose}): pip install 'tolerant[app]'"))
+    return lines
+
+
+def _where(root: Path | None) -> str:
+    from tolerant.data import data_root
+
+    try:
+        return f"{data_root(root)}{'' if data_root(root).is_dir() else ' (not there yet)'}"
+    except ModuleNotFoundError as missing:
+        return f"no known folder ({missing})"
+
+
+def _data(root: Path | None) -> list[tuple[str, str]]:
+    from tolerant.data.published import PUBLISHED, data_root, missing_files
+
+    lines = [("digits", "in scikit-learn, nothing to get")]
+    for name, published in PUBLISHED.items():
+        try:
+            missing = missing_files(name, root)
+        except ModuleNotFoundError:
+            continue  # the line above says so
+        if not missing:
+            lines.append((name, f"found in {data_root(root) / published.folder}"))
+            continue
+        part = "" if len(missing) == len(published.files) else f"{missing[0].name} "
+        option = f" --root {root}" if root is not None else ""
+        lines.append((name, f"{part}missing: tolerant download {name}{option} ({published.size_mb} MB)"))
+    return lines
