@@ -1,10 +1,10 @@
 """Data sets: published ones and your own, as arrays; torch only in `augment` and `batches`."""
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.download import download
 from tolerant.data.encoder import TableEncoder
-from tolerant.data.load import NAMED, load
+from tolerant.data.fetch import download
 from tolerant.data.published import PUBLISHED, data_root
+from tolerant.data.sources import NAMED, load
 from tolerant.data.split import split_validation
 
 __all__ = [

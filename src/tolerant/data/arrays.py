@@ -41,9 +41,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise
     except _DAMAGE as error:
-        raise ValueError(
-            f"{path} is not a readable NPZ file: {error or 'it ends early'}"
-        ) from error
+        raise ValueError(f"{path} is not a readable NPZ file: {error or 'it ends early'}") from error
     return arrays
 
 

@@ -15,9 +15,7 @@ from torch import Tensor
 from tolerant.data.dataset import Inputs
 
 
-def epoch_order(
-    num_rows: int, generator: torch.Generator | None = None, kept: Any = None
-) -> Tensor:
+def epoch_order(num_rows: int, generator: torch.Generator | None = None, kept: Any = None) -> Tensor:
     """The rows of one epoch, shuffled, int64 on the CPU; those with kept[row] False are left out.
 
     The order is drawn for all rows and then filtered, so that pruning a row moves no other one.

@@ -54,9 +54,7 @@ def load_cifar10n(split: str = "train", root: Root = None, *, labels: str) -> No
     return clean if split == "test" else _with_human(clean, "cifar10n", labels, "clean", root)
 
 
-def load_cifar100n(
-    split: str = "train", root: Root = None, *, coarse: bool = False
-) -> NoisyDataset:
+def load_cifar100n(split: str = "train", root: Root = None, *, coarse: bool = False) -> NoisyDataset:
     """CIFAR-100 with labels people gave. The test split is clean."""
     clean = load_cifar100(split, root, coarse=coarse)
     ending = "_coarse" if coarse else ""
@@ -106,9 +104,7 @@ def _clean(images: np.ndarray, labels: np.ndarray, names: tuple[str, ...]) -> No
     return NoisyDataset(images, labels, labels.copy(), names, kind="image")
 
 
-def _with_human(
-    clean: NoisyDataset, name: str, noisy_key: str, clean_key: str, root: Root
-) -> NoisyDataset:
+def _with_human(clean: NoisyDataset, name: str, noisy_key: str, clean_key: str, root: Root) -> NoisyDataset:
     (file,) = PUBLISHED[name].files
     labels = read_human_labels(name, find_file(name, file, root))
     if not np.array_equal(labels[clean_key], clean.given_labels):

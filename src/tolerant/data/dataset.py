@@ -121,15 +121,11 @@ class Rows:
         return np.asarray(self._inputs[self._index[index]])
 
 
-def check_labels(
-    labels: Any, num_rows: int, num_classes: int, name: str, lowest: int
-) -> np.ndarray:
+def check_labels(labels: Any, num_rows: int, num_classes: int, name: str, lowest: int) -> np.ndarray:
     """`labels` as int64 (N,), or one sentence that says what is wrong with them."""
     labels = np.asarray(labels)
     if labels.shape != (num_rows,) or not (labels.size == 0 or labels.dtype.kind in "iu"):
-        raise ValueError(
-            f"{name} must be integers of shape ({num_rows},); got {labels.dtype} {labels.shape}"
-        )
+        raise ValueError(f"{name} must be integers of shape ({num_rows},); got {labels.dtype} {labels.shape}")
     if labels.size and not (lowest <= labels.min() and labels.max() < num_classes):
         raise ValueError(
             f"{name} must be in [{lowest}, {num_classes - 1}]; got {labels.min()} to {labels.max()}"
@@ -150,9 +146,7 @@ def encode_labels(
     >>> encode_labels(["10", "9", "10", "9"], "x.csv")
     (array([1, 0, 1, 0]), ('9', '10'))
     """
-    found, codes, counts = np.unique(
-        np.asarray(words, dtype=str), return_inverse=True, return_counts=True
-    )
+    found, codes, counts = np.unique(np.asarray(words, dtype=str), return_inverse=True, return_counts=True)
     names = [str(word) for word in found]
     if class_names is not None:
         known = [str(name) for name in class_names]

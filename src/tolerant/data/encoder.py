@@ -39,13 +39,9 @@ class Column:
         if self.kind == "number":
             numbers, empty = _as_numbers(series, self.name)
             if numbers is None:
-                raise ValueError(
-                    f"column {self.name!r} held numbers in training; now it holds words"
-                )
+                raise ValueError(f"column {self.name!r} held numbers in training; now it holds words")
             # Clipped, since a new value far outside the fitted range would overflow float32.
-            scaled = np.clip(
-                (np.where(empty, self.mean, numbers) - self.mean) / self.std, -1e6, 1e6
-            )
+            scaled = np.clip((np.where(empty, self.mean, numbers) - self.mean) / self.std, -1e6, 1e6)
             named = [scaled]
         else:
             words, empty = _as_words(series)

@@ -29,9 +29,7 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
                 raise ValueError(f"its header claims {size} bytes, more than the file can hold")
             data = file.read(size)
             if len(data) != size or file.read(1):
-                raise ValueError(
-                    f"its header claims {size} bytes of data and it has other than that"
-                )
+                raise ValueError(f"its header claims {size} bytes of data and it has other than that")
     except FileNotFoundError:
         raise
     except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
@@ -39,9 +37,7 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
     return np.frombuffer(data, np.uint8).reshape(shape), magic + header + data
 
 
-def load_fashion_mnist(
-    split: str = "train", root: str | os.PathLike[str] | None = None
-) -> NoisyDataset:
+def load_fashion_mnist(split: str = "train", root: str | os.PathLike[str] | None = None) -> NoisyDataset:
     """Fashion-MNIST: 60,000 or 10,000 grey images of 28 x 28 in ten classes."""
     if split not in ("train", "test"):
         raise ValueError(f"split must be 'train' or 'test'; got {split!r}")

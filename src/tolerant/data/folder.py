@@ -17,9 +17,7 @@ from tolerant.data.table import check_columns, label_words, read_frame
 from tolerant.extras import extra
 from tolerant.progress import progress_bar
 
-SUFFIXES = frozenset(
-    {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
-)
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 # Decoded pictures up to this many bytes are kept in memory; more are decoded when asked for.
 MEMORY_BYTES = 2**31
 _GREY_MODES = ("1", "L")
@@ -58,9 +56,7 @@ class ImageFiles:
         rows = np.arange(len(self))[index]
         images = np.zeros((rows.size, *self.shape[1:]), np.uint8)
         for row, reason in self.decode_into(images, rows.reshape(-1)):
-            warnings.warn(
-                f"{self.paths[row]}: {reason}; a black picture stands in for it", stacklevel=2
-            )
+            warnings.warn(f"{self.paths[row]}: {reason}; a black picture stands in for it", stacklevel=2)
         return images.reshape(*rows.shape, *self.shape[1:])
 
     def decode_into(self, images: np.ndarray | None, rows: np.ndarray) -> list[tuple[int, str]]:
@@ -168,9 +164,7 @@ def _load_files(
     if broken:
         named = "; ".join(f"{ids[row]}: {reason}" for row, reason in sorted(broken.items())[:10])
         more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
-        warnings.warn(
-            f"{len(broken)} of {len(files)} pictures left out: {named}{more}", stacklevel=3
-        )
+        warnings.warn(f"{len(broken)} of {len(files)} pictures left out: {named}{more}", stacklevel=3)
     kept = [row for row in good if row not in broken]
     given, names = encode_labels([labels[r] for r in kept], source, class_names, min_per_class)
     return NoisyDataset(inputs, given, None, names, np.array([ids[r] for r in kept]), "image")
@@ -194,9 +188,7 @@ def _decode_all(pictures: ImageFiles) -> tuple[Inputs, list[tuple[int, str]]]:
     return ImageFiles([pictures.paths[row] for row in good], *pictures.shape[1:]), failed
 
 
-def _side_by_side(
-    work: Callable[[Any], T], items: Sequence[Any], what: str | None = None
-) -> Iterator[T]:
+def _side_by_side(work: Callable[[Any], T], items: Sequence[Any], what: str | None = None) -> Iterator[T]:
     # Pillow lets go of the interpreter while it decodes, so threads do and nothing is copied.
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         results = pool.map(work, items)

@@ -46,11 +46,7 @@ PUBLISHED: dict[str, Published] = {
             "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
             "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
         },
-        {
-            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": (
-                "c32a1d4ab5d03f1284b67883e8d87530"
-            )
-        },
+        {"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": ("c32a1d4ab5d03f1284b67883e8d87530")},
         170,
         "none stated; cite Krizhevsky 2009",
     ),
@@ -61,11 +57,7 @@ PUBLISHED: dict[str, Published] = {
             "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
             "test.bin": "4499cfba6c016c1be1438163640a0898",
         },
-        {
-            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz": (
-                "03b5dce01913d631647c71ecec9e9cb8"
-            )
-        },
+        {"https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz": ("03b5dce01913d631647c71ecec9e9cb8")},
         169,
         "none stated; cite Krizhevsky 2009",
     ),

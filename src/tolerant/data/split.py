@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def split_validation(
-    num_rows: int, fraction: float = 0.1, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def split_validation(num_rows: int, fraction: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers for training and for validation: disjoint, sorted, the same for the same seed.
 
     >>> train, validation = split_validation(10, fraction=0.2, seed=0)

@@ -98,8 +98,7 @@ def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
     for option, name in wanted.items():
         if name is not None and name not in frame.columns:
             raise ValueError(
-                f"{path} has no column {name!r}; it has {list(frame.columns)}. "
-                f"Say which with {option}=..."
+                f"{path} has no column {name!r}; it has {list(frame.columns)}. Say which with {option}=..."
             )
 
 

@@ -112,12 +112,10 @@ def _label_arrays(pickle: bytes) -> Iterator[tuple[str, np.ndarray]]:
         elif opcode.name.startswith(("BININT", "BINUNICODE", "SHORT_BIN", "BINBYTES")):
             section.append(constant)
     for name, constants in sections.items():
-        texts = [text for text in constants if isinstance(text, str | bytes) and len(text) >= 1000]
-        if texts:
-            data = texts[0].encode("latin-1") if isinstance(texts[0], str) else texts[0]
-            yield name, np.frombuffer(data, "<i8").astype(np.uint8)
+        arrays = [raw for raw in constants if isinstance(raw, str | bytes) and len(raw) >= 100]
+        if arrays:
+            raw = arrays[0].encode("latin-1") if isinstance(arrays[0], str) else arrays[0]
+            yield name, np.frombuffer(raw, "<i8").astype(np.uint8)
         else:
-            yield (
-                name,
-                np.array([number for number in constants if isinstance(number, int)], np.uint8),
-            )
+            numbers = [number for number in constants if isinstance(number, int)]
+            yield name, np.array(numbers, np.int64).astype(np.uint8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,7 +13,7 @@ from tolerant.data.published import PUBLISHED, Published, data_root, missing_fil
 from tolerant.extras import extra
 from tolerant.progress import progress_bar
 
-_CHUNK = 2**16
+_CHUNK = 2**18
 
 
 def download(
@@ -57,55 +58,50 @@ def _place(path: Path, name: str, published: Published, folder: Path) -> None:
 
 
 def _fetch(url: str, md5: str | None, folder: Path, retries: int, timeout_s: float) -> Path:
-    pooch = extra("pooch")
-    errors = extra("requests.exceptions")
+    pooch, requests = extra("pooch"), extra("requests")
     pooch.get_logger().setLevel(logging.WARNING)  # the bar says it already
     file_name = PurePosixPath(url).name
-    with progress_bar(f"download {file_name}", unit="byte") as bar:
-        keeper = pooch.create(
-            path=folder,
-            base_url="",
-            registry={file_name: f"md5:{md5}" if md5 else None},
-            urls={file_name: url},
-            retry_if_failed=retries,
-        )
-        fetch = pooch.HTTPDownloader(
-            progressbar=_PoochBar(bar), chunk_size=_CHUNK, timeout=timeout_s
-        )
-        again = "Nothing of it was kept; run the same command again"
-        try:
-            return Path(keeper.fetch(file_name, downloader=fetch))
-        except errors.RequestException as error:
-            raise ConnectionError(f"cannot download {url}: {_reason(error)}. {again}") from error
-        except OSError as error:
-            raise type(error)(
-                error.errno, f"cannot keep {url} in {folder}: {error.strerror or error}. {again}"
-            ) from error
-        except ValueError as error:
-            raise ValueError(
-                f"{url} is not what its publisher put there: its md5 is not {md5}. {again}, or get "
-                f"the file by other means and unpack it below the data folder"
-            ) from error
+    keeper = pooch.create(
+        path=folder,
+        base_url="",
+        registry={file_name: f"md5:{md5}" if md5 else None},
+        urls={file_name: url},
+        retry_if_failed=retries,
+    )
+    again = "Nothing of it was kept; run the same command again"
+    try:
+        return Path(keeper.fetch(file_name, downloader=partial(_transfer, timeout_s=timeout_s)))
+    except requests.RequestException as error:
+        raise ConnectionError(f"cannot download {url}: {_reason(error)}. {again}") from error
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"cannot keep {url} in {folder}: {error.strerror or error}. {again}"
+        ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"{url} is not what its publisher put there: its md5 is not {md5}. {again}, or get "
+            "the file by other means and unpack it below the data folder"
+        ) from error
+
+
+def _transfer(url: str, path: str, keeper: Any, *, timeout_s: float) -> None:
+    """pooch's own does not close the connection when writing fails, and counts chunks, not bytes."""
+    # A server may otherwise send a .gz file as compressed text, which would arrive unpacked.
+    plain = {"Accept-Encoding": "identity"}
+    get = extra("requests").get
+    with (
+        get(url, stream=True, timeout=timeout_s, headers=plain) as response,
+        open(path, "wb") as file,
+        progress_bar(f"download {PurePosixPath(url).name}", unit="byte") as bar,
+    ):
+        response.raise_for_status()
+        total = int(response.headers.get("Content-Length", 0)) or None
+        for chunk in response.iter_content(_CHUNK):
+            file.write(chunk)
+            bar.update(file.tell(), total)
 
 
 def _reason(error: Any) -> str:
     if error.response is not None:
         return f"the server answers {error.response.status_code} {error.response.reason}"
     return f"the connection failed ({type(error).__name__})"
-
-
-class _PoochBar:
-    """pooch's idea of a progress bar, on ours."""
-
-    def __init__(self, bar: Any) -> None:
-        self._bar, self.total, self._done = bar, 0, 0
-
-    def update(self, amount: int) -> None:
-        self._done = min(self._done + amount, self.total) if self.total else self._done + amount
-        self._bar.update(self._done, self.total or None)
-
-    def reset(self) -> None:
-        self._done = 0
-
-    def close(self) -> None:
-        pass

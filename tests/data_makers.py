@@ -1,0 +1,192 @@
+"""Small files in the layouts the publishers use, and a server on this machine that offers them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import struct
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tolerant.data.published import PUBLISHED
+
+ROWS = 20
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data).hexdigest()
+
+
+def cifar_records(num_classes: tuple[int, ...], rows: int = ROWS, seed: int = 0) -> bytes:
+    draw = np.random.default_rng(seed)
+    labels = [draw.integers(0, high, (rows, 1)) for high in num_classes]
+    pixels = draw.integers(0, 256, (rows, 3072))
+    return np.concatenate([*labels, pixels], axis=1).astype(np.uint8).tobytes()
+
+
+def idx(array: np.ndarray) -> bytes:
+    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+def tar_gz(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return gzip.compress(buffer.getvalue(), compresslevel=1, mtime=0)
+
+
+def human_labels(name: str) -> dict[str, np.ndarray]:
+    """Labels for the small CIFAR files below, by the names of the NPZ file."""
+    draw = np.random.default_rng(5)
+    if name == "cifar10n":
+        clean = np.concatenate(
+            [np.frombuffer(cifar_records((10,), seed=i), np.uint8)[::3073] for i in range(1, 6)]
+        )
+        keys = ("aggre", "random1", "random2", "random3", "worse")
+        return {"clean": clean} | {key: draw.integers(0, 10, len(clean), np.uint8) for key in keys}
+    records = np.frombuffer(cifar_records((20, 100), rows=300), np.uint8).reshape(-1, 3074)
+    return {
+        "clean": records[:, 1].copy(),
+        "clean_coarse": records[:, 0].copy(),
+        "noisy": draw.integers(0, 100, len(records), np.uint8),
+        "noisy_coarse": draw.integers(0, 20, len(records), np.uint8),
+    }
+
+
+def human_labels_pt(name: str) -> bytes:
+    """The authors' layout: int64 arrays, and plain lists for the coarse labels."""
+    import torch  # the only use, and slow to import for the process that is killed
+
+    buffer = io.BytesIO()
+    torch.save(
+        {
+            _pt_key(key): labels.tolist() if "coarse" in key else labels.astype(np.int64)
+            for key, labels in human_labels(name).items()
+        },
+        buffer,
+    )
+    return buffer.getvalue()
+
+
+def _pt_key(key: str) -> str:
+    return f"random_label{key[-1]}" if key.startswith("random") else f"{key}_label"
+
+
+@cache
+def contents(name: str) -> dict[str, bytes]:
+    """File name -> content, as it lies in the data folder."""
+    if name == "cifar10":
+        files = {f"data_batch_{i}.bin": cifar_records((10,), seed=i) for i in range(1, 6)}
+        return files | {"test_batch.bin": cifar_records((10,))}
+    if name == "cifar100":
+        return {
+            "train.bin": cifar_records((20, 100), rows=300),
+            "test.bin": cifar_records((20, 100)),
+        }
+    if name == "fashion-mnist":
+        draw = np.random.default_rng(1)
+        arrays = {
+            "images-idx3": draw.integers(0, 256, (ROWS, 28, 28), np.uint8),
+            "labels-idx1": draw.integers(0, 10, ROWS, np.uint8),
+        }
+        return {
+            f"{start}-{ending}-ubyte.gz": idx(array)
+            for start in ("train", "t10k")
+            for ending, array in arrays.items()
+        }
+    labels = human_labels(name)
+    return {f"{name}_labels.npz": b"".join(labels[key].tobytes() for key in sorted(labels))}
+
+
+@cache
+def offers(name: str) -> dict[str, bytes]:
+    """File name -> what the publisher offers under it."""
+    if name.startswith("cifar") and not name.endswith("n"):
+        folder = PUBLISHED[name].folder
+        members = {f"{folder}/{file}": content for file, content in contents(name).items()}
+        members = {f"{folder}/readme.html": b"x" * 99} | members
+        return {f"{name}-binary.tar.gz": tar_gz(members)}
+    if name == "fashion-mnist":
+        return {file: gzip.compress(content, mtime=0) for file, content in contents(name).items()}
+    return {f"{name}.pt": human_labels_pt(name)}
+
+
+class Server:
+    """What lies at each path: bytes, a status, or a function that answers the request itself."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.paths: dict[str, Any] = {}
+        self.requests: list[str] = []
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            server.requests.append(self.path)
+            answer = server.paths.get(self.path, 404)
+            if callable(answer):
+                answer = answer(self)
+            if isinstance(answer, int):
+                self.send_error(answer)
+            elif isinstance(answer, bytes):
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(f"http://127.0.0.1:{listener.server_port}")
+    thread = threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        listener.shutdown()
+        listener.server_close()
+        thread.join()
+
+
+def cut(handler: Any) -> None:
+    """Announce the file, send half of it, hang up."""
+    whole = offers_at(handler.path)
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(whole)))
+    handler.end_headers()
+    handler.wfile.write(whole[: len(whole) // 2])
+    handler.close_connection = True
+
+
+def offers_at(path: str) -> bytes:
+    name, _, file = path.strip("/").partition("/")
+    return offers(name)[file]
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, name: str, url: str = "http://127.0.0.1:1") -> None:
+    """Let `name` be the small files above, offered at `url`/`name`/."""
+    small = replace(
+        PUBLISHED[name],
+        files={file: md5(content) for file, content in contents(name).items()},
+        remotes={
+            f"{url}/{name}/{file}": None if file.endswith(".pt") else md5(content)
+            for file, content in offers(name).items()
+        },
+    )
+    monkeypatch.setitem(PUBLISHED, name, small)

@@ -1,0 +1,337 @@
+"""Downloads, for real: from a server on this machine, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import data_makers
+import numpy as np
+import pytest
+from data_makers import Server, contents, cut, offers, publish, serving
+
+from tolerant.data import PUBLISHED, download, load
+from tolerant.data.published import data_root, missing_files
+
+LOADED_BY = {
+    "cifar10": "cifar10",
+    "cifar100": "cifar100-coarse",
+    "fashion-mnist": "fashion-mnist",
+    "cifar10n": "cifar10n-worse",
+    "cifar100n": "cifar100n-coarse",
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+    with serving() as server:
+        for name in PUBLISHED:
+            publish(monkeypatch, name, server.url)
+            for file, content in offers(name).items():
+                server.paths[f"/{name}/{file}"] = content
+        yield server
+
+
+def left(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_download_then_load(name: str, server: Server, tmp_path: Path) -> None:
+    folder = download(name, tmp_path)
+    assert left(tmp_path) == sorted(f"{folder.name}/{file}" for file in contents(name))
+    if name.endswith("n"):
+        download(name.removesuffix("n"), tmp_path)
+    train = load(LOADED_BY[name], root=tmp_path)
+    test = load(LOADED_BY[name], root=tmp_path, split="test")
+    if name == "cifar10":
+        rows = np.frombuffer(contents(name)["data_batch_3.bin"], np.uint8).reshape(-1, 3073)
+        assert np.array_equal(train.inputs[41], rows[1, 1:].reshape(3, 32, 32).transpose(1, 2, 0))
+        assert train.given_labels[41] == rows[1, 0]
+    if name.endswith("n"):
+        key = "worse" if name == "cifar10n" else "noisy_coarse"
+        assert np.array_equal(train.given_labels, data_makers.human_labels(name)[key])
+        assert train.flipped.mean() > 0.8, "the small labels are drawn at random"
+        assert not test.flipped.any()
+
+
+def test_what_is_there_is_not_fetched_again(server: Server, tmp_path: Path) -> None:
+    download("fashion-mnist", tmp_path)
+    (tmp_path / "fashion-mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
+    server.requests.clear()
+    download("fashion-mnist", tmp_path)
+    download("fashion-mnist", tmp_path)
+    assert server.requests == ["/fashion-mnist/t10k-labels-idx1-ubyte.gz"]
+
+
+def test_wrong_checksum(server: Server, tmp_path: Path) -> None:
+    server.paths["/cifar10/cifar10-binary.tar.gz"] = offers("cifar100")["cifar100-binary.tar.gz"]
+    with pytest.raises(ValueError, match=r"tar\.gz is not what its publisher put there"):
+        download("cifar10", tmp_path, retries=0)
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("answer", [cut, 404, 503], ids=["cut", "404", "503"])
+@pytest.mark.parametrize("name", ["cifar100", "fashion-mnist", "cifar10n"])
+def test_failed_transfer_then_again(name: str, answer: Any, server: Server, tmp_path: Path) -> None:
+    path = next(path for path in server.paths if path.startswith(f"/{name}/"))
+    whole, server.paths[path] = server.paths[path], answer
+    reason = "the connection failed" if answer is cut else f"the server answers {answer}"
+    with pytest.raises(ConnectionError, match=f"cannot download .*{reason}.*run the same command"):
+        download(name, tmp_path, retries=0)
+    assert left(tmp_path) == []
+    assert missing_files(name, tmp_path)
+    server.paths[path] = whole
+    download(name, tmp_path)
+    assert not missing_files(name, tmp_path)
+
+
+def test_a_cut_connection_is_tried_again(server: Server, tmp_path: Path) -> None:
+    path = "/cifar10/cifar10-binary.tar.gz"
+    whole = server.paths[path]
+    server.paths[path] = lambda handler: cut(handler) if len(server.requests) < 3 else whole
+    download("cifar10", tmp_path, retries=2)
+    assert server.requests == [path] * 3
+    assert len(load("cifar10", root=tmp_path)) == 5 * data_makers.ROWS
+
+
+def test_a_body_that_ends_early_without_a_length(server: Server, tmp_path: Path) -> None:
+    def end_early(handler: Any) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(offers("cifar10")["cifar10-binary.tar.gz"][:1000])
+
+    server.paths["/cifar10/cifar10-binary.tar.gz"] = end_early
+    with pytest.raises(ValueError, match="is not what its publisher put there"):
+        download("cifar10", tmp_path, retries=0)
+    assert left(tmp_path) == []
+
+
+def test_nobody_listens(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, "cifar10", "http://127.0.0.1:9")
+    with pytest.raises(ConnectionError, match=r"the connection failed \(ConnectionError\)"):
+        download("cifar10", tmp_path, retries=0)
+
+
+def test_interrupted_by_a_key(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def press(self: Any, done: int, total: int | None = None) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tolerant.progress.Bar.update", press)
+        with pytest.raises(KeyboardInterrupt):
+            download("cifar10", tmp_path)
+    assert left(tmp_path) == []
+    download("cifar10", tmp_path)
+
+
+def test_killed_half_way(server: Server, tmp_path: Path) -> None:
+    """What a killed process leaves behind is never taken for the data set."""
+    whole = server.paths["/cifar10/cifar10-binary.tar.gz"]
+
+    def stall(handler: Any) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(whole)))
+        handler.end_headers()
+        handler.wfile.write(whole[:-5])
+        handler.wfile.flush()
+        worker.wait()
+
+    server.paths["/cifar10/cifar10-binary.tar.gz"] = stall
+    code = (
+        "import sys, pytest; from pathlib import Path\n"
+        "sys.path.insert(0, sys.argv[1]); import data_makers\n"
+        "data_makers.publish(pytest.MonkeyPatch(), 'cifar10', sys.argv[2])\n"
+        "from tolerant.data import download; download('cifar10', sys.argv[3])\n"
+    )
+    here = str(Path(__file__).parent)
+    worker = subprocess.Popen([sys.executable, "-c", code, here, server.url, str(tmp_path)])
+    while worker.poll() is None and not any(p.stat().st_size for p in tmp_path.rglob("tmp*")):
+        time.sleep(0.01)
+    worker.kill()
+    worker.wait()
+    assert left(tmp_path), "the test is about what is left"
+    assert missing_files("cifar10", tmp_path)
+    with pytest.raises(FileNotFoundError, match="tolerant download cifar10"):
+        load("cifar10", root=tmp_path)
+    server.paths["/cifar10/cifar10-binary.tar.gz"] = whole
+    download("cifar10", tmp_path)
+    assert len(load("cifar10", root=tmp_path)) == 5 * data_makers.ROWS
+
+
+@pytest.fixture
+def disk_of() -> Iterator[Callable[[int], None]]:
+    """RLIMIT_FSIZE stands for a full disk: the kernel refuses the write in the same way."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda num_bytes: resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_disk_full_while_downloading(server: Server, tmp_path: Path, disk_of: Callable[[int], None]) -> None:
+    disk_of(100_000)
+    with pytest.raises(OSError, match=r"cannot keep http.*run the same command again") as caught:
+        download("cifar10", tmp_path, retries=0)
+    assert caught.value.errno == errno.EFBIG
+    assert left(tmp_path) == []
+
+
+def test_disk_full_while_unpacking(
+    server: Server,
+    tmp_path: Path,
+    disk_of: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packed = data_makers.tar_gz(
+        {f"cifar-10-batches-bin/{file}": bytes(300_000) for file in contents("cifar10")}
+    )
+    published = PUBLISHED["cifar10"]
+    url = next(iter(published.remotes))
+    monkeypatch.setitem(published.remotes, url, data_makers.md5(packed))  # type: ignore[misc]
+    server.paths["/cifar10/cifar10-binary.tar.gz"] = packed
+    disk_of(100_000)
+    with pytest.raises(OSError, match=r"cannot write .*data_batch_1\.bin.*nothing was written"):
+        download("cifar10", tmp_path, retries=0)
+    assert missing_files("cifar10", tmp_path)
+    assert not any("batch" in file for file in left(tmp_path))
+
+
+@pytest.mark.parametrize("root", ["read-only", "a file"])
+def test_a_folder_that_cannot_be_written(root: str, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("x")
+    (tmp_path / "read-only").mkdir(mode=0o500)
+    if root == "read-only" and os.access(tmp_path / "read-only", os.W_OK):
+        pytest.skip("needs a user who is not root")
+    with pytest.raises(OSError):
+        download("cifar10", tmp_path / root, retries=0)
+
+
+def plain(name: str, size: int = 0) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info
+
+
+def link(name: str, kind: bytes, target: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+WANTED = "cifar-10-batches-bin/data_batch_1.bin"
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        plain("../evil"),
+        plain("/tmp/tolerant-evil"),
+        plain("cifar-10-batches-bin/../../evil"),
+        link(WANTED, tarfile.SYMTYPE, "/etc/passwd"),
+        link(WANTED, tarfile.LNKTYPE, "../../outside"),
+        link(WANTED, tarfile.CHRTYPE, ""),
+        link(WANTED, tarfile.DIRTYPE, ""),
+        link(WANTED, tarfile.FIFOTYPE, ""),
+        link("cifar-10-batches-bin", tarfile.SYMTYPE, "../outside-folder"),
+    ],
+    ids=lambda member: f"{member.name} {member.type!r}",
+)
+def test_archives_write_only_what_the_table_names(member: tarfile.TarInfo, tmp_path: Path) -> None:
+    from tolerant.data.unpack import unpack_tar
+
+    (tmp_path / "outside").write_text("mine")
+    archive = tmp_path / "x.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.addfile(member)
+        tar.addfile(plain("cifar-10-batches-bin/extra"))
+    folder = tmp_path / "root" / "cifar-10-batches-bin"
+    with pytest.raises(ValueError, match=r"x\.tar\.gz (cannot be unpacked|has no member)"):
+        unpack_tar(archive, "cifar-10-batches-bin", ["data_batch_1.bin"], folder)
+    assert left(tmp_path) == ["outside", "x.tar.gz"]
+    assert not Path("/tmp/tolerant-evil").exists()
+    assert (tmp_path / "outside").read_text() == "mine"
+
+
+class Attack:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_pickle_in_a_label_file_is_not_run(tmp_path: Path) -> None:
+    from tolerant.data.unpack import unpack_labels
+
+    with zipfile.ZipFile(tmp_path / "x.pt", "w") as archive:
+        data = {"clean_label": list(range(9)), "worse_label": Attack(tmp_path / "run")}
+        archive.writestr("archive/data.pkl", pickle.dumps(data, protocol=2))
+    with pytest.raises(ValueError, match=r"cifar10n_labels\.npz is damaged"):
+        unpack_labels(tmp_path / "x.pt", "cifar10n", tmp_path / "out")
+    assert left(tmp_path) == ["x.pt"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_unknown_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"name must be one of .*; got 'mnist'"):
+        download("mnist", tmp_path)
+
+
+def test_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOLERANT_DATA", str(tmp_path / "env"))
+    assert data_root() == tmp_path / "env"
+    assert data_root(tmp_path) == tmp_path
+    monkeypatch.setenv("TOLERANT_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data_root() == tmp_path / "cache" / "tolerant" / "data"
+
+
+def test_the_addresses_are_the_publishers() -> None:
+    hosts = {url.split("/")[2] for item in PUBLISHED.values() for url in item.remotes}
+    assert hosts == {"www.cs.toronto.edu", "raw.githubusercontent.com", "github.com"}
+
+
+def test_the_commands(server: Server, tmp_path: Path) -> None:
+    import typer
+    from typer.testing import CliRunner
+
+    from tolerant.cli import doctor, download
+
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(doctor.doctor)
+    app.command()(download.download)
+    call = CliRunner().invoke
+    before = call(app, ["doctor", "--root", str(tmp_path / "data")])
+    assert before.exit_code == 0
+    assert "(not there yet)" in before.output
+    for name in PUBLISHED:
+        assert f"tolerant download {name} --root {tmp_path / 'data'}" in before.output
+    assert "torch" in before.output
+    assert "cores" in before.output
+    done = call(app, ["download", "all", "--root", str(tmp_path / "data")])
+    assert done.exit_code == 0, done.output
+    assert "Fashion-MNIST is in" in done.output
+    after = call(app, ["doctor", "--root", str(tmp_path / "data")])
+    assert "missing" not in after.output
+    assert f"found in {tmp_path / 'data' / 'cifar-n'}" in after.output
+    (tmp_path / "data" / "cifar-100-binary" / "test.bin").unlink()
+    partly = call(app, ["doctor", "--root", str(tmp_path / "data")])
+    assert "test.bin missing: tolerant download cifar100" in partly.output
+    server.paths.clear()
+    failed = call(app, ["download", "cifar100", "--root", str(tmp_path / "data")])
+    assert failed.exit_code == 1
+    assert "error: cannot download" in failed.output
