@@ -35,9 +35,7 @@ class _Block(nn.Module):
 class ResNet(nn.Module):
     """ResNet in its 32 x 32 form: 3 x 3 stem, no max-pool; 11.2 M (18) and 21.3 M (34) weights."""
 
-    def __init__(
-        self, depths: Sequence[int], num_classes: int, in_channels: int, dropout: float
-    ) -> None:
+    def __init__(self, depths: Sequence[int], num_classes: int, in_channels: int, dropout: float) -> None:
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(in_channels, 64, 3, 1, 1, bias=False),
@@ -81,9 +79,7 @@ def _cnn8(
     layers += [nn.Flatten(), nn.Linear(flat, 256, bias=not dense_batch_norm)]
     if dense_batch_norm:
         layers.append(nn.BatchNorm1d(256))
-    return nn.Sequential(
-        *layers, nn.ReLU(inplace=True), nn.Dropout(dropout), nn.Linear(256, num_classes)
-    )
+    return nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Dropout(dropout), nn.Linear(256, num_classes))
 
 
 def _small_cnn(
@@ -119,9 +115,7 @@ def _mlp(
 
 
 def _resnet(*depths: int) -> Callable[..., nn.Module]:
-    def make(
-        num_classes: int, in_channels: int, image_size: tuple[int, int], dropout: float
-    ) -> nn.Module:
+    def make(num_classes: int, in_channels: int, image_size: tuple[int, int], dropout: float) -> nn.Module:
         return ResNet(depths, num_classes, in_channels, dropout)
 
     return make
@@ -165,9 +159,7 @@ def build(
     if name == "mlp":
         arguments["num_features"] = num_features or in_channels * math.prod(image_size)
     elif num_features is not None:
-        raise ValueError(
-            f"model {name!r} takes pictures, not rows of {num_features} features. Use 'mlp'."
-        )
+        raise ValueError(f"model {name!r} takes pictures, not rows of {num_features} features. Use 'mlp'.")
     elif min(image_size) < 8:
         raise ValueError(f"image_size must be at least (8, 8) for {name!r}; got {image_size!r}.")
     else:

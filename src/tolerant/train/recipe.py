@@ -87,9 +87,7 @@ class Recipe:
             )
         rising = list(self.milestones) == sorted(set(self.milestones))
         if not rising or min(self.milestones, default=1) < 1:
-            raise ValueError(
-                f"milestones must be rising epochs, 1 or more; got {self.milestones!r}."
-            )
+            raise ValueError(f"milestones must be rising epochs, 1 or more; got {self.milestones!r}.")
         if self.validation_fraction == 0 and self.select == "validation":
             raise ValueError(
                 "select='validation' needs validation rows; got validation_fraction=0. "

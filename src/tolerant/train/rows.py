@@ -1,87 +1,155 @@
-"""Checked reading of what a user names rows, labels and probabilities with."""
+"""Rows as the model wants them: on the device where they fit, read batch by batch where not."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from tolerant.data.augment import augment, draw
+from tolerant.data.batches import Batches
+from tolerant.data.dataset import NoisyDataset
+from tolerant.train.recipe import Recipe
 
-def read_integers(name: str, values: Any) -> np.ndarray:
-    """int64 [n] from a tensor, an array or any iterable of integers."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    elif not isinstance(values, np.ndarray | Sequence):
-        values = list(values)
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(
-            f"{name} must be a flat list of integers; got {array.dtype} of shape {array.shape}."
+_CHUNK = 4096  # rows read at once when a whole data set is passed over
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocess:
+    """What is subtracted and multiplied, measured on the training rows: ``x * scale - mean``."""
+
+    kind: str
+    mean: np.ndarray
+    """float32: (H, W, C) for images, (D,) for tables."""
+    scale: np.ndarray
+    """float32: one number for images, (D,) for tables."""
+
+    @classmethod
+    def fit(cls, inputs: Any, kind: str, recipe: Recipe) -> Preprocess:
+        """Measure ``inputs``; pixels are added as whole numbers, so no order of adding shows."""
+        num_rows, shape = len(inputs), tuple(inputs.shape[1:])
+        total = np.zeros(shape, np.int64 if kind == "image" else np.float64)
+        squares = np.zeros(shape, np.float64)
+        with_std = recipe.scale == "std" or (recipe.scale == "auto" and kind == "table")
+        for chunk in _chunks(inputs):
+            total += chunk.sum(0, dtype=total.dtype)
+            if with_std:
+                squares += np.square(chunk, dtype=np.float64).sum(0)
+        mean = total / num_rows
+        variance = np.maximum(squares / num_rows - mean**2, 0.0)
+        if not with_std:
+            scale = np.full(shape if kind == "table" else (), 1.0 if kind == "table" else 1 / 255)
+        elif kind == "table":
+            # A constant column has no deviation to divide by; rounding leaves it a tiny one.
+            constant = variance <= 1e-12 * mean**2
+            scale = 1.0 / np.sqrt(np.where(constant | (variance == 0), 1.0, variance))
+        else:
+            # One deviation for all pixels and channels: colours and contrast are kept.
+            scale = 1.0 / np.sqrt(np.maximum(squares.mean() / num_rows - mean.mean() ** 2, 1e-6))
+        if recipe.center == "channel" and kind == "image":
+            mean = np.broadcast_to(mean.mean((0, 1)), shape)
+        mean = np.zeros(shape) if recipe.center == "none" else mean * scale
+        return cls(kind, mean.astype(np.float32), np.asarray(scale, np.float32))
+
+
+class Rows:
+    """Inputs, labels and random draws of one split, ready to be asked for batches.
+
+    Resident rows lie on the device (images as uint8, tables already scaled) and a batch is a gather
+    there. Others are read a few batches ahead of the training; their row numbers stay on the host.
+    """
+
+    def __init__(
+        self,
+        dataset: NoisyDataset,
+        labels: np.ndarray,
+        preprocess: Preprocess,
+        device: torch.device,
+        *,
+        bf16: bool,
+        resident: bool | None = None,
+    ) -> None:
+        self.device, self.kind = device, preprocess.kind
+        self.dtype = torch.bfloat16 if bf16 else torch.float32
+        self.labels = torch.from_numpy(np.ascontiguousarray(labels)).to(device)
+        self._mean = torch.from_numpy(preprocess.mean.copy()).to(device)
+        self._scale = torch.from_numpy(preprocess.scale.copy()).to(device)
+        self._image_scale = float(preprocess.scale) if self.kind == "image" else 1.0
+        self._batches = Batches(dataset.inputs, device, resident=resident)
+        self._resident = self._batches.tensor
+        if self._resident is not None and self.kind != "image":
+            self._resident = self._scaled(self._resident)
+        self.index_device = torch.device("cpu") if self._resident is None else device
+        self.draws: dict[str, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def resident(self) -> bool:
+        return self._resident is not None
+
+    def make_draws(self, recipe: Recipe) -> None:
+        """Room for the epoch's flips and shifts, one a row: pruning a row moves no other's."""
+        if self.kind == "image" and recipe.augment != "none":
+            draws = draw_epoch(len(self), recipe, torch.Generator())
+            self.draws = {name: d.to(self.index_device) for name, d in draws.items()}
+
+    def batch(self, index: Tensor, read: Tensor | None = None) -> Tensor:
+        """Training inputs of the rows ``index``, augmented; ``read``: from `read_ahead`."""
+        if self._resident is None:
+            rows = self._batches.take(index) if read is None else read
+        else:
+            rows = self._resident.index_select(0, index)
+        return self._ready(rows, {name: d[index] for name, d in self.draws.items()})
+
+    def read_ahead(self, order: Tensor, size: int) -> Iterator[Tensor]:
+        """For rows that are not resident: those of ``order``, ``size`` at a time."""
+        for _, rows in self._batches.epoch(order, size):
+            yield rows
+
+    def in_order(self, size: int) -> Iterator[tuple[slice, Tensor]]:
+        """All rows as they lie, un-augmented: (which, inputs)."""
+        parts = [slice(start, start + size) for start in range(0, len(self), size)]
+        if self._resident is not None:
+            for part in parts:
+                yield part, self._ready(self._resident[part], {})
+        else:
+            every = self.read_ahead(torch.arange(len(self)), size)
+            for part, rows in zip(parts, every, strict=True):
+                yield part, self._ready(rows, {})
+
+    def _ready(self, rows: Tensor, draws: dict[str, Tensor]) -> Tensor:
+        """(B, C, H, W) channels-last, or (B, D)."""
+        if self.kind != "image":
+            return self._scaled(rows) if self._resident is None else rows
+        on_device = {name: d.to(self.device) for name, d in draws.items()}
+        return augment(
+            rows,
+            flip=on_device.get("flip"),
+            shift=on_device.get("shift"),
+            mean=self._mean,
+            scale=self._image_scale,
+            dtype=self.dtype,
         )
-    return array.astype(np.int64, copy=False)
+
+    def _scaled(self, rows: Tensor) -> Tensor:
+        return (rows * self._scale - self._mean).to(self.dtype)
 
 
-def read_positions(name: str, values: Any, num_rows: int) -> np.ndarray:
-    """int64 [n], all in 0 .. num_rows - 1."""
-    index = read_integers(name, values)
-    if len(index) and not (index.min() >= 0 and index.max() < num_rows):
-        wrong = index[(index < 0) | (index >= num_rows)][0]
-        raise ValueError(f"{name} must be in 0 .. {num_rows - 1}; got {wrong}.")
-    return index
+def draw_epoch(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
+    """Flips and shifts for every row, drawn on the CPU: the same on every device."""
+    flip, shift = draw(num_rows, generator=generator)
+    wanted = {"flip": flip, "shift": shift}
+    return {
+        name: wanted[name] for name, word in (("flip", "flip"), ("shift", "crop")) if word in recipe.augment
+    }
 
 
-def read_ids(source: Any) -> tuple[int, dict[Hashable, int] | None, str]:
-    """Number of rows, position by id (None: ids are positions), digest of ids and order."""
-    if isinstance(source, int | np.integer) and not isinstance(source, bool):
-        if source < 1:
-            raise ValueError(f"ids_or_num_rows must be at least 1 row; got {source!r}.")
-        return int(source), None, "positions"
-    if isinstance(source, np.ndarray | Tensor) and source.ndim == 1:
-        source = source.tolist()  # tensors hash by identity, so equal ids would not be found
-    if not isinstance(source, Sequence) or isinstance(source, str) or not len(source):
-        raise ValueError(
-            f"ids_or_num_rows must be a number of rows or a sequence of ids; got {source!r:.80}."
-        )
-    if all(type(row_id) is int and row_id == row for row, row_id in enumerate(source)):
-        return len(source), None, "positions"
-    position: dict[Hashable, int] = {}
-    digest = hashlib.sha256()
-    for row, row_id in enumerate(source):
-        if position.setdefault(row_id, row) != row:
-            raise ValueError(
-                f"ids must be distinct; rows {position[row_id]} and {row} are both {row_id!r}."
-            )
-        digest.update(repr(row_id).encode() + b"\0")
-    return len(source), position, digest.hexdigest()
-
-
-def read_labels(given_labels: Any, num_rows: int) -> np.ndarray:
-    """[N] in the smallest unsigned integer type: one byte a row up to 256 classes."""
-    labels = read_integers("given_labels", given_labels)
-    if len(labels) != num_rows or labels.min() < 0:
-        raise ValueError(
-            f"given_labels must be {num_rows} class numbers from 0 on; got {len(labels)} values, "
-            f"the least {labels.min(initial=0)}. Leave out rows without a label."
-        )
-    return labels.astype(np.min_scalar_type(int(labels.max())))
-
-
-def read_p_y(p_y: Any, num_ids: int) -> np.ndarray:
-    """float32 [n], checked to be probabilities; 1e-3 of rounding above 1 is let through."""
-    if isinstance(p_y, Tensor):
-        p_y = p_y.detach().cpu().float().numpy()
-    p = np.asarray(p_y, dtype=np.float32)
-    if p.shape != (num_ids,):
-        raise ValueError(
-            f"p_y must have one value for each of the {num_ids} ids; got shape {p.shape}."
-        )
-    outside = ~((p >= 0) & (p <= 1.001))
-    if outside.any():
-        raise ValueError(
-            f"p_y must be in [0, 1]; got {p[outside][0]} ({outside.sum()} such rows). "
-            "NaN: the model has diverged; negative: of log-probabilities take the exponential."
-        )
-    return p
+def _chunks(inputs: Any) -> Iterator[np.ndarray]:
+    for start in range(0, len(inputs), _CHUNK):
+        yield np.asarray(inputs[np.arange(start, min(start + _CHUNK, len(inputs)))])

@@ -1,0 +1,203 @@
+"""One training step, and an epoch of them: replayed as a CUDA graph, or called one by one.
+
+On a GPU the whole step (gather the batch by row number, augment, forward, loss, backward, update) is
+one captured graph. What changes between steps lives on the device: the epoch's order of rows, a
+position in it that the step itself moves on, flips and shifts by row, the learning rate. An epoch is
+then one upload and ``graph.replay()`` a batch, with nothing read back before it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tolerant.train.optim import Weights, clone, copy_into
+from tolerant.train.recipe import Recipe
+from tolerant.train.rows import Rows
+
+_WARM_UP = 3  # steps before a capture: algorithms chosen, kernels compiled, workspaces allocated
+
+
+class Stepper:
+    """Trains on the rows of one epoch after another.
+
+    The last, short batch of an epoch trains on exactly its rows (batch norm sees no others), without
+    a graph: pruning changes its size every few epochs, and one plain step an epoch costs less than a
+    capture for every size. A last batch of one row joins the batch before it, since batch norm needs
+    two rows.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: nn.Module,
+        rows: Rows,
+        recipe: Recipe,
+        *,
+        bf16: bool,
+        weighted: bool = False,
+        graph: bool | None = None,
+    ) -> None:
+        self.device = rows.device
+        self.model, self.loss, self.rows, self.recipe = model, loss, rows, recipe
+        self.weights = Weights(model, recipe, bf16=bf16)
+        self.bf16 = bf16
+        self.size = recipe.batch_size
+        self.order = torch.arange(len(rows), device=rows.index_device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        # With it the loss is one value a row, and a batch's mean counts the rows of weight 0.
+        self.sample_weight = torch.ones(len(rows), device=self.device) if weighted else None
+        self._offsets = torch.arange(self.size, device=self.device)
+        self._net: Any = torch.compile(model, dynamic=False) if recipe.compile else model
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._use_graph = rows.resident if graph is None else graph
+        self._random = _Random(model, self.device)
+        self._reader: Iterator[Tensor] = iter(())
+        self._seed = self.num_full = self.num_last = self.steps_done = 0
+        on_gpu = self.device.type == "cuda"
+        self.stream = torch.cuda.Stream(self.device) if on_gpu else None
+
+    def begin(self, epoch_order: Tensor, draws: dict[str, Tensor], lr: float, seed: int) -> None:
+        """Take in an epoch: its order of row numbers (pruned ones left out) and its random draws."""
+        self.num_full, self.num_last = split_batches(len(epoch_order), self.size)
+        self.order[: len(epoch_order)].copy_(_upload(epoch_order, self.device), non_blocking=True)
+        for name, draw in draws.items():
+            self.rows.draws[name].copy_(_upload(draw, self.device), non_blocking=True)
+        self.weights.lr.fill_(lr)
+        self.position.zero_()
+        self.loss_sum.zero_()
+        self._seed, self.steps_done = seed, 0
+        self._read_ahead()
+
+    @property
+    def num_steps(self) -> int:
+        return self.num_full + (self.num_last > 0)
+
+    def skip(self, steps: int, loss_sum: float) -> None:
+        """Stand where a run stood that stopped after ``steps`` steps of this epoch."""
+        self.position.fill_(steps * self.size)
+        self.loss_sum.fill_(loss_sum)
+        self.steps_done = steps
+        self._read_ahead()
+
+    def _read_ahead(self) -> None:
+        if not self.rows.resident:
+            full = self.order[self.steps_done * self.size : self.num_full * self.size]
+            self._reader = self.rows.read_ahead(full, self.size)
+
+    def step(self) -> None:
+        """Train on the epoch's next batch; does not wait for the device."""
+        start = self.steps_done * self.size
+        with self._random.seeded(self._seed + self.steps_done):
+            if self.steps_done == self.num_full:
+                self._train_on(self.order[start : start + self.num_last], self.model)
+            elif self._use_graph and self.device.type == "cuda":
+                if self._graph is None:
+                    self._capture()
+                self._graph.replay()  # type: ignore[union-attr]
+            else:
+                read = None if self.rows.resident else next(self._reader)
+                self._train_on(self.order[start : start + self.size], self._net, read)
+        self.steps_done += 1
+
+    def _train_on(self, index: Tensor, net: Any, read: Tensor | None = None) -> None:
+        self.weights.zero_grad()
+        inputs = self.rows.batch(index, read)
+        with autocast(self.device, self.bf16):
+            logits = net(inputs)
+        index = index.to(self.device)
+        # fp32: a loss from outside may not upcast, and bf16 holds no p_y between 0.996 and 1.
+        loss = self.loss(logits.float(), self.rows.labels[index])
+        if self.sample_weight is not None:
+            loss = (loss * self.sample_weight[index]).mean()
+        loss.backward()
+        self.weights.step()
+        self.loss_sum += loss.detach() * len(index)
+
+    def _advance(self) -> None:
+        self._train_on(self.order.index_select(0, self.position + self._offsets), self._net)
+        self.position += self.size
+
+    def _capture(self) -> None:
+        """Record `_advance` once; the state after is the state before."""
+        state = {
+            **{f"w/{name}": t for name, t in self.weights.tensors().items()},
+            **{f"o/{name}": t for name, t in self.weights.optimizer_tensors().items()},
+            "position": self.position,
+            "loss_sum": self.loss_sum,
+        }
+        before = clone(state)
+        with _cudnn_benchmark():
+            for _ in range(_WARM_UP):
+                self.position.zero_()
+                self._advance()
+            graph = torch.cuda.CUDAGraph()
+            # thread_local: another run's or a library's thread may allocate while this one records.
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+                self._advance()
+        copy_into(state, before)
+        self.weights.cast_down()
+        self.weights.zero_grad()  # the graph's gradients live in its own pool
+        self._graph = graph
+
+
+def split_batches(num_rows: int, size: int) -> tuple[int, int]:
+    """How many full batches, and the size of the last one (0: none).
+
+    >>> split_batches(300, 128), split_batches(256, 128), split_batches(257, 128)
+    ((2, 44), (2, 0), (1, 129))
+    """
+    full, last = divmod(num_rows, size)
+    return (full - 1, size + 1) if last == 1 and full else (full, last)
+
+
+def autocast(device: torch.device, enabled: bool) -> torch.autocast:
+    """bf16 for what is not bf16 already; without a cache, which would outlive a captured step."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+def _upload(tensor: Tensor, device: torch.device) -> Tensor:
+    return tensor.pin_memory() if device.type == "cuda" else tensor
+
+
+class _Random:
+    """Dropout's random numbers, from a seed a step: the same after a stop, or beside other runs."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        drops = [m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
+        self.used = any(module.p > 0 for module in drops)
+        self.own = torch.Generator(device) if self.used and device.type == "cuda" else None
+        self.device = device
+
+    @contextmanager
+    def seeded(self, seed: int) -> Iterator[None]:
+        if self.own is None:
+            if self.device.type == "cpu":
+                torch.default_generator.manual_seed(seed)
+            yield
+            return
+        # A graph registers the default generator's state, so that state is this run's own.
+        default = torch.cuda.default_generators[self.device.index or 0]
+        before = default.graphsafe_get_state()
+        default.graphsafe_set_state(self.own)
+        self.own.manual_seed(seed)
+        try:
+            yield
+        finally:
+            default.graphsafe_set_state(before)
+
+
+@contextmanager
+def _cudnn_benchmark() -> Iterator[None]:
+    """Let cuDNN time its algorithms for the one batch size that is captured."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

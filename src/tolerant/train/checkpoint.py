@@ -1,0 +1,105 @@
+"""A run on disk: weights as safetensors, everything else as JSON, never half written.
+
+``checkpoint.json`` is the checkpoint: it names the files it needs, which are written before it and
+deleted after the next one stands. A stop at any moment leaves the old one or the new one whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tolerant.extras import extra
+from tolerant.files import read_json, write_atomic, write_json
+
+FORMAT = 1
+_NAME = "checkpoint.json"
+
+
+class Checkpoints:
+    """The checkpoint in one folder; ``run`` is what the run is, and must be the same to go on."""
+
+    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any]) -> None:
+        self.folder = Path(folder)
+        self.run = dict(run)
+        self._best: str | None = None  # the file of best weights that is known to be this run's
+        extra("safetensors.torch")
+        probe = self.folder / ".probe"
+        write_atomic(probe, "")  # a read-only folder or a full disk shows before an epoch is spent
+        probe.unlink()
+
+    def save(
+        self, record: Mapping[str, Any], state: Mapping[str, Tensor], best: Mapping[str, Tensor] | None
+    ) -> None:
+        """Write a checkpoint; the best weights only when another epoch's than the last time."""
+        safetensors = extra("safetensors.torch")
+        files = {"state": f"state-{record['epoch']:05d}-{record['step']:07d}.safetensors"}
+        if best is not None:
+            files["best"] = f"best-{record['best_epoch']:05d}.safetensors"
+        for kind, tensors in (("state", state), ("best", best)):
+            path = self.folder / files.get(kind, "")
+            if tensors is not None and path.name != self._best:
+                write_atomic(path, safetensors.save(_on_cpu(tensors)))
+        write_json(self.folder / _NAME, {"format": FORMAT, "run": self.run, **record, "files": files})
+        self._best = files.get("best")
+        for path in self.folder.iterdir():
+            if path.name not in files.values() and _is_ours(path.name):
+                with suppress(OSError):
+                    path.unlink()
+
+    def load(self) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor] | None] | None:
+        """The record, the state and the best weights; None where there is no checkpoint yet."""
+        path = self.folder / _NAME
+        if not path.exists():
+            return None
+        record = read_json(path)
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise ValueError(f"{path} is not a checkpoint of this version. Use another folder.")
+        for name, mine in self.run.items():
+            theirs = record["run"].get(name)
+            if theirs != mine:
+                where, old, new = _first_difference(name, theirs, mine)
+                raise ValueError(
+                    f"{path} belongs to another run: {where} was {old!r} and is now {new!r}. "
+                    "Use another folder, or delete this one to start anew."
+                )
+        safetensors = extra("safetensors.torch")
+        loaded: dict[str, dict[str, Tensor]] = {}
+        for kind, name in record["files"].items():
+            try:
+                loaded[kind] = safetensors.load((self.folder / Path(name).name).read_bytes())
+            except (OSError, extra("safetensors").SafetensorError) as error:
+                raise ValueError(
+                    f"{self.folder / name}, which {path} needs, cannot be read: {error}. "
+                    "Delete the folder to start anew."
+                ) from error
+        self._best = record["files"].get("best")
+        return record, loaded["state"], loaded.get("best")
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    # contiguous: the file format knows no channels-last; loading copies into the tensors there are.
+    return {name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}
+
+
+def _is_ours(name: str) -> bool:
+    """Files of older checkpoints, and temporary ones left by a kill."""
+    return name.lstrip(".").startswith(("state-", "best-")) or name.startswith(f".{_NAME}.")
+
+
+def _first_difference(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            if old.get(key) != new.get(key):
+                return _first_difference(f"{name} {key}", old.get(key), new.get(key))
+    return name, old, new
+
+
+def strip(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors under ``prefix``, without it."""
+    return {n[len(prefix) :]: t for n, t in tensors.items() if n.startswith(prefix)}

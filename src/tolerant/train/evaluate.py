@@ -1,0 +1,90 @@
+"""Scoring rows with a model: un-augmented, in eval mode, without gradients, in large batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.losses.log_prob import log_p_y
+from tolerant.train.capture import autocast
+from tolerant.train.rows import Preprocess, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """One number a row, and sums over rows, all still on the device."""
+
+    log_p_y: Tensor
+    """float32 [N]: log-probability of the row's label."""
+    correct: Tensor
+    """bool [N]: the row's label has the highest probability."""
+    loss_sum: Tensor
+    """float64, summed over rows; 0 without a loss."""
+
+
+@torch.no_grad()
+def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = None) -> Scores:
+    """Score every row; nothing is read back from the device."""
+    log_probs, correct = [], []
+    loss_sum = torch.zeros((), dtype=torch.float64, device=rows.device)
+    with evaluating(model):
+        for part, inputs in rows.in_order(_part_size(len(rows), rows.device)):
+            logits = _logits(model, inputs, bf16)
+            labels = rows.labels[part]
+            log_probs.append(log_p_y(logits, labels))
+            correct.append(logits.argmax(1) == labels)
+            if loss is not None:
+                loss_sum += loss(logits, labels) * len(labels)
+    return Scores(torch.cat(log_probs), torch.cat(correct), loss_sum)
+
+
+@torch.no_grad()
+def predict_log_proba(
+    model: nn.Module,
+    dataset: NoisyDataset,
+    preprocess: Preprocess,
+    *,
+    device: str | torch.device = "cpu",
+    bf16: bool = False,
+) -> np.ndarray:
+    """Log-probabilities of all classes, float32 (N, C), in the order of the rows."""
+    device = torch.device(device)
+    rows = Rows(dataset, dataset.given_labels, preprocess, device, bf16=bf16)
+    model = model.to(device)
+    with evaluating(model):
+        parts = [
+            torch.log_softmax(_logits(model, inputs, bf16), 1).cpu()
+            for _, inputs in rows.in_order(_part_size(len(rows), device))
+        ]
+    return torch.cat(parts).numpy()
+
+
+def _logits(model: nn.Module, inputs: Tensor, bf16: bool) -> Tensor:
+    with autocast(inputs.device, bf16):
+        logits: Any = model(inputs)
+    return logits.float()
+
+
+def _part_size(num_rows: int, device: torch.device) -> int:
+    """Equal parts of at most 2,500 rows on a GPU, which they fill, and 500 in a CPU's caches."""
+    most = 2500 if device.type == "cuda" else 500
+    parts = max(1, -(-num_rows // most))
+    return max(1, -(-num_rows // parts))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside, the mode there was outside."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

@@ -1,0 +1,133 @@
+"""Several runs side by side on one device, served in turn by one thread.
+
+A step of ResNet-34 at batch 128 leaves an H200 two thirds idle: too few rows to fill it. Steps of
+other runs fill the rest. Each run has its own CUDA graph, stream and memory pool, so that their
+kernels overlap; the host only launches a graph a step and never waits for one run while another has
+work.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from tolerant.train.device import pick_device
+from tolerant.train.job import Job, TrainResult
+from tolerant.train.progress import Display, ProgressMode
+from tolerant.train.run import Run
+
+OnResult = Callable[[int, "TrainResult | Exception"], None]
+
+
+class Fleet:
+    """Trains jobs, ``side_by_side`` of them at a time; the next starts when one ends.
+
+    >>> Fleet(side_by_side=2, progress="quiet").run([])
+    []
+    """
+
+    def __init__(
+        self,
+        *,
+        side_by_side: int = 4,
+        device: str | torch.device = "auto",
+        progress: ProgressMode = "auto",
+        graph: bool | None = None,
+    ) -> None:
+        if side_by_side < 1:
+            raise ValueError(f"side_by_side must be 1 or more; got {side_by_side!r}.")
+        self.side_by_side = side_by_side
+        self.device = pick_device(device)
+        self.progress: ProgressMode = progress
+        self.graph = graph
+
+    def run(self, jobs: Iterable[Job], on_result: OnResult | None = None) -> list[TrainResult | Exception]:
+        """Results in the order of the jobs; a job that failed gives its exception, others go on.
+
+        ``on_result(index, result)`` is called as each one ends. Ctrl-C saves every run that has a
+        checkpoint folder and then raises KeyboardInterrupt; a second one does not wait.
+        """
+        waiting = enumerate(jobs)
+        active: dict[int, tuple[Run, Iterator[bool]]] = {}
+        ended: dict[int, TrainResult | Exception] = {}
+
+        def end(index: int, result: TrainResult | Exception) -> None:
+            active.pop(index, None)
+            ended[index] = result
+            if on_result is not None:
+                on_result(index, result)
+
+        stopping = _Stop()
+        # CPU dropout draws from torch's global generator, which belongs to the caller.
+        with torch.random.fork_rng(devices=[]), stopping.on_interrupt(), Display(self.progress) as show:
+            while True:
+                while len(active) < self.side_by_side and not stopping.requested:
+                    index, job = next(waiting, (-1, None))
+                    if job is None:
+                        break
+                    try:
+                        run = Run(job, self.device, graph=self.graph)
+                    except Exception as error:
+                        end(index, error)
+                        continue
+                    active[index] = (run, run.go())
+                    show.start(index, run)
+                if not active:
+                    break
+                busy = False
+                for index, (run, steps) in list(active.items()):
+                    run.stop_requested = stopping.requested
+                    try:
+                        with _stream(run):
+                            busy = next(steps) or busy
+                        show.tick(index, run)
+                    except StopIteration:
+                        assert run.result is not None
+                        show.end(index, run)
+                        end(index, run.result)
+                    except KeyboardInterrupt:
+                        stopping.requested = True
+                        active.pop(index)
+                    except Exception as error:
+                        end(index, error)
+                if not busy:
+                    time.sleep(1e-4)  # every run waits for the device
+        if stopping.requested:
+            raise KeyboardInterrupt("stopped; the same call goes on from the checkpoints.")
+        return [ended[index] for index in sorted(ended)]
+
+
+def _stream(run: Run) -> Any:
+    stream = run.stepper.stream
+    return nullcontext() if stream is None else torch.cuda.stream(stream)
+
+
+class _Stop:
+    """Turns the first Ctrl-C into a request that runs answer between two steps."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    @contextmanager
+    def on_interrupt(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread may set handlers
+            return
+        before = signal.getsignal(signal.SIGINT)
+
+        def handle(number: int, frame: Any) -> None:
+            if self.requested:
+                raise KeyboardInterrupt
+            self.requested = True
+
+        signal.signal(signal.SIGINT, handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)

@@ -1,0 +1,202 @@
+"""What to train, checked before anything is spent on it; and what came of it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.split import split_validation
+from tolerant.losses import ForwardCorrected, make_loss
+from tolerant.losses.module import PhiLoss
+from tolerant.train.models import build
+from tolerant.train.prune import PruneSchedule
+from tolerant.train.recipe import Recipe
+from tolerant.train.rows import Preprocess
+
+Record = dict[str, Any]
+
+
+class Callback:
+    """What a run tells others. Override what you need; an exception ends the run."""
+
+    def on_start(self, job: Job, record: Record | None) -> None:
+        """Training begins, or goes on after the epoch of ``record``."""
+
+    def on_epoch_end(self, job: Job, record: Record) -> None:
+        """An epoch is over: one row of the history."""
+
+    def on_end(self, job: Job, result: TrainResult) -> None:
+        """Training is over."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """One run: data, model, loss, recipe. ``train`` documents the fields."""
+
+    dataset: NoisyDataset
+    model: str | nn.Module
+    loss: str | nn.Module
+    recipe: Recipe = field(default_factory=Recipe)
+    prune: PruneSchedule | None = None
+    transition: np.ndarray | Tensor | None = None
+    validation: NoisyDataset | None = None
+    test: NoisyDataset | None = None
+    loss_args: Mapping[str, Any] = field(default_factory=dict)
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 1
+    callbacks: Sequence[Callback] = ()
+    name: str = ""
+
+    def split(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers for training and for validation (none where `validation` is given)."""
+        if self.validation is not None or self.recipe.validation_fraction == 0:
+            return np.arange(len(self.dataset)), np.empty(0, np.int64)
+        return split_validation(len(self.dataset), self.recipe.validation_fraction, self.recipe.seed)
+
+    def check(self, train_index: np.ndarray) -> None:
+        """Refuse what cannot be trained, saying why and what to do."""
+        if self.dataset.kind == "text":
+            raise ValueError(
+                "dataset holds text, which these models cannot read. Turn it into features (a "
+                "table), or train your own model with a tolerant loss."
+            )
+        present = np.unique(self.dataset.given_labels[train_index])
+        if len(present) < 2:
+            name = self.dataset.class_names[present[0]] if len(present) else "none"
+            raise ValueError(
+                f"given_labels must name at least two classes; the {len(train_index)} training "
+                f"rows name one ({name!r}). There is nothing to tell apart: check the labels."
+            )
+        if len(train_index) < self.recipe.batch_size:
+            held_out = len(self.dataset) - len(train_index)
+            raise ValueError(
+                f"batch_size must be at most the number of training rows; got "
+                f"{self.recipe.batch_size} with {len(train_index)} rows ({held_out} more are held "
+                f"out for validation). Use batch_size={max(2, len(train_index) // 4)} or more rows."
+            )
+        for other in (self.validation, self.test):
+            if other is not None and other.class_names != self.dataset.class_names:
+                raise ValueError(
+                    "validation and test must have the classes of dataset; got "
+                    f"{other.class_names!r} and {self.dataset.class_names!r}."
+                )
+        if self.checkpoint_every < 1:
+            raise ValueError(f"checkpoint_every must be 1 or more; got {self.checkpoint_every!r}.")
+
+    def build_model(self) -> nn.Module:
+        """The named network, or a copy of the one given, with the recipe's batch-norm momentum."""
+        if isinstance(self.model, nn.Module):
+            model = copy.deepcopy(self.model)
+        else:
+            shape = tuple(self.dataset.inputs.shape[1:])
+            size: dict[str, Any] = (
+                {"in_channels": shape[2], "image_size": shape[:2]}
+                if self.dataset.kind == "image"
+                else {"num_features": shape[0]}
+            )
+            model = build(
+                self.model,
+                self.dataset.num_classes,
+                dropout=self.recipe.dropout,
+                seed=self.recipe.seed,
+                **size,
+                **self.model_args,
+            )
+        if self.recipe.batch_norm_momentum is not None:
+            for module in model.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.momentum = self.recipe.batch_norm_momentum
+        return model
+
+    def build_loss(self) -> nn.Module:
+        """The named loss, or a copy of the one given; corrected by ``transition`` if there is one."""
+        loss: nn.Module
+        if isinstance(self.loss, nn.Module):
+            loss = copy.deepcopy(self.loss)
+        elif self.loss in ("forward", "forward-corrected"):
+            if self.transition is None:
+                raise ValueError(
+                    f"loss {self.loss!r} needs transition, T[i, j] = P(given = j | true = i); got "
+                    "none. Pass transition=..., or estimate it with tolerant.noise.estimate."
+                )
+            loss = make_loss("cce", **self.loss_args)
+        else:
+            loss = make_loss(self.loss, **self.loss_args)
+        if self.transition is None:
+            return loss
+        transition = torch.as_tensor(np.asarray(self.transition), dtype=torch.float32)
+        if transition.shape != (self.dataset.num_classes,) * 2:
+            raise ValueError(
+                f"transition must be {self.dataset.num_classes} x {self.dataset.num_classes}, a row "
+                f"and a column a class; got shape {tuple(transition.shape)}."
+            )
+        if not isinstance(loss, PhiLoss):
+            raise ValueError(
+                "transition corrects losses of p_y alone (cce, lq, mae, ...); got "
+                f"{type(loss).__name__}. Leave transition out, or choose one of those."
+            )
+        return ForwardCorrected(loss, transition)
+
+    def identity(self, loss: nn.Module) -> dict[str, Any]:
+        """What must be the same for a checkpoint to be gone on from."""
+        named = isinstance(self.model, str)
+        labels = hashlib.sha256(self.dataset.given_labels.tobytes()).hexdigest()
+        return {
+            "recipe": self.recipe.to_dict(),
+            "prune": None if self.prune is None else asdict(self.prune),
+            "model": self.model if named else type(self.model).__name__,
+            "model_args": {k: _plain(v) for k, v in self.model_args.items()},
+            "loss": str(loss),
+            "inputs": [*map(int, self.dataset.inputs.shape)],
+            "given_labels": labels,
+            "transition": None if self.transition is None else np.asarray(self.transition).tolist(),
+        }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, eq=False)
+class TrainResult:
+    """A trained model and how it came about.
+
+    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals), or the
+    last with ``select="last"``. The test set chooses nothing: ``oracle_test_accuracy``, the best of
+    all epochs, is what choosing by it would have shown, and no fair result.
+    """
+
+    model: nn.Module
+    """fp32, on the CPU, in eval mode, with the chosen epoch's weights."""
+    preprocess: Preprocess
+    recipe: Recipe
+    history: list[Record]
+    """One row an epoch, epochs counted from 0."""
+    epoch: int
+    """The chosen epoch."""
+    validation_accuracy: float | None
+    test_accuracy: float | None
+    """At the chosen epoch."""
+    last_test_accuracy: float | None
+    oracle_test_accuracy: float | None
+    kept: np.ndarray
+    """bool, by training row: not pruned in the last round."""
+    train_index: np.ndarray
+    validation_index: np.ndarray
+    time_s: float
+
+    def predict_log_proba(self, dataset: NoisyDataset, *, device: str | torch.device = "cpu") -> np.ndarray:
+        """Log-probabilities of all classes for new rows, float32 (N, C)."""
+        from tolerant.train.evaluate import predict_log_proba
+
+        return predict_log_proba(self.model, dataset, self.preprocess, device=device)

@@ -1,0 +1,157 @@
+"""Weights in fp32, the copies the model computes with, and the optimiser between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tolerant.train.recipe import Recipe
+
+
+class Weights:
+    """The fp32 weights of a model and their optimiser, all updated in place.
+
+    In bf16 the weights of convolutions and dense layers are kept twice: fp32 masters, which the
+    optimiser owns, and bf16 copies, which the model computes with. Autocast would cast each of them
+    in its own kernel, forward and backward; here one kernel each way does it for all. Every tensor
+    keeps its address for the life of the run, so a captured CUDA graph stays valid through
+    checkpoints, snapshots and changes of the learning rate.
+    """
+
+    def __init__(self, model: nn.Module, recipe: Recipe, *, bf16: bool) -> None:
+        self.model = model
+        low = _matrix_weights(model) if bf16 else set()
+        self._low: list[tuple[nn.Parameter, Tensor]] = []
+        self._masters: dict[str, Tensor] = {}
+        self.trained: dict[str, Tensor] = {}
+        for name, parameter in model.named_parameters():
+            master: Tensor = parameter
+            if parameter in low:
+                master = parameter.detach().clone()
+                parameter.data = parameter.data.to(torch.bfloat16)
+                master.grad = torch.zeros_like(master)
+                self._low.append((parameter, master))
+            self._masters[name] = master
+            if parameter.requires_grad:
+                self.trained[name] = master
+        if not self.trained:
+            raise ValueError("the model has no parameter that requires a gradient.")
+        first = next(iter(self.trained.values()))
+        # On the device, so that a captured step reads the epoch's rate instead of a constant.
+        self.lr = torch.tensor(recipe.lr, dtype=torch.float32, device=first.device)
+        self.optimizer = _make_optimizer(list(self.trained.values()), self.lr, recipe)
+
+    def zero_grad(self) -> None:
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One update from the gradients of the last backward pass."""
+        low = [(m.grad, p.grad) for p, m in self._low if p.grad is not None and m.grad is not None]
+        if low:
+            torch._foreach_copy_([master for master, _ in low], [copy for _, copy in low])
+        self.optimizer.step()
+        self.cast_down()
+
+    @torch.no_grad()
+    def cast_down(self) -> None:
+        """Bring the bf16 copies up to date with the masters."""
+        if self._low:
+            torch._foreach_copy_([p for p, _ in self._low], [m for _, m in self._low])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """fp32 weights and buffers by their names in the model: what a checkpoint holds."""
+        named = {name: master.detach() for name, master in self._masters.items()}
+        named.update((name, buffer) for name, buffer in self.model.named_buffers())
+        return named
+
+    def optimizer_tensors(self) -> dict[str, Tensor]:
+        """The optimiser's state by weight: ``"blocks.0.conv1.weight/momentum_buffer"``."""
+        state = self.optimizer.state
+        return {
+            f"{name}/{key}": value
+            for name, master in self.trained.items()
+            for key, value in state[master].items()
+            if isinstance(value, Tensor)
+        }
+
+    @torch.no_grad()
+    def load(self, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor] | None = None) -> None:
+        """Copy stored values into the tensors in place."""
+        copy_into(self.tensors(), weights)
+        if optimizer is not None:
+            copy_into(self.optimizer_tensors(), optimizer)
+        self.cast_down()
+
+
+@torch.no_grad()
+def copy_into(targets: Mapping[str, Tensor], sources: Mapping[str, Tensor]) -> None:
+    """Copy by name, every name being in both."""
+    if targets.keys() != sources.keys():
+        odd = sorted(targets.keys() ^ sources.keys())
+        raise ValueError(f"the stored weights do not fit the model: {odd[0]!r} is in only one of them.")
+    pairs: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for name, target in targets.items():
+        source = sources[name]
+        if source.shape != target.shape:
+            raise ValueError(
+                f"the stored {name!r} has shape {tuple(source.shape)}, the model's {tuple(target.shape)}."
+            )
+        if source.device == target.device and source.dtype == target.dtype:
+            to, of = pairs.setdefault(target.dtype, ([], []))  # one kernel for all of a dtype
+            to.append(target)
+            of.append(source)
+        else:
+            target.copy_(source)
+    for to, of in pairs.values():
+        torch._foreach_copy_(to, of)
+
+
+def clone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A copy of every tensor, on its device and in its layout."""
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def _matrix_weights(model: nn.Module) -> set[nn.Parameter]:
+    matrix = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return {
+        parameter
+        for module in model.modules()
+        if isinstance(module, matrix)
+        for parameter in module.parameters(recurse=False)
+        if parameter.dtype == torch.float32
+    }
+
+
+def _make_optimizer(parameters: list[Tensor], lr: Tensor, recipe: Recipe) -> torch.optim.Optimizer:
+    """A fused optimiser with its state made here: zeros are what a first step would start from."""
+    device = parameters[0].device
+    if recipe.optimizer == "sgd":
+        sgd = torch.optim.SGD(
+            parameters,
+            lr=lr,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            fused=True,
+        )
+        if recipe.momentum:
+            for parameter in parameters:
+                sgd.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return sgd
+    adam = torch.optim.Adam(
+        parameters,
+        lr=lr,
+        weight_decay=recipe.weight_decay,
+        fused=True,
+        capturable=device.type == "cuda",
+    )
+    for parameter in parameters:
+        adam.state[parameter].update(
+            step=torch.zeros((), device=device),
+            exp_avg=torch.zeros_like(parameter),
+            exp_avg_sq=torch.zeros_like(parameter),
+        )
+    return adam
