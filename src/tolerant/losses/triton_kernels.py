@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tolerant.losses.log_prob import compute_dtype, log_p_y
+from tolerant.losses.fused import plain_phi_rows
+from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.phi import PHI
+from tolerant.losses.reduction import Weighing, weighted_loss
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -30,11 +33,12 @@ def available(logits: Tensor, sample_weight: Tensor | None = None) -> bool:
     """
     return (
         logits.is_cuda
+        and torch.version.hip is None
         and not torch.compiler.is_compiling()
         and logits.dtype in _DTYPES
         and logits.numel() > 0
         and not (sample_weight is not None and sample_weight.requires_grad)
-        and torch._C._functorch.peek_interpreter_stack() is None
+        and not torch._C._are_functorch_transforms_active()
         and _gpu_can(logits.device)
     )
 
@@ -81,6 +85,7 @@ class Plan:
     warps: int
     programs_per_sm: int
     stages: int = 1
+    last_use: str = "evict_first"  # the L2's hint on the second walk
 
 
 def plan_for(num_classes: int, element_size: int) -> Plan:
@@ -152,10 +157,11 @@ def launch(
                 *tensors, *scalars, SINGLE=single, ROWS=rows, COLS=cols, **common
             )
         else:
-            vector = 16 // logits.element_size()
-            groups = 32 * warps * plan.rows
+            vector = math.gcd(16 // logits.element_size(), logits.stride(0), num_classes)
+            # Rows that start anywhere are read one by one, with a running sum each: fewer at a time.
+            groups = 32 * warps * (plan.rows if vector > 1 else 8)
             triton_rows.loop_kernel[(programs,)](
-                *tensors, *scalars, GROUPS=groups, VECTOR=vector, **common
+                *tensors, *scalars, GROUPS=groups, VECTOR=vector, LAST_USE=plan.last_use, **common
             )
     return loss
 
@@ -222,17 +228,13 @@ def _plain_grad(
     sample_weight: Tensor | None,
 ) -> Tensor:
     """The gradient as an expression that can be differentiated again."""
-    counts = labels != call.ignore_index
-    known = torch.where(counts, labels, 0)
-    scale = counts.to(compute_dtype(logits))
-    if weight is not None:
-        scale = scale * weight[known]
-    if sample_weight is not None:
-        scale = scale * sample_weight
-    if call.reduction == "mean":
-        scale = scale / scale.sum()
-    loss = PHI[call.phi](log_p_y(logits, known), **dict(call.hyper))
-    return torch.autograd.grad(loss, logits, scale * upstream, create_graph=True)[0]
+    weighing = Weighing(weight, call.ignore_index, call.reduction, sample_weight)
+
+    def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+        return plain_phi_rows(z, y, row_weight, PHI[call.phi], dict(call.hyper))
+
+    loss = weighted_loss(logits, labels, weighing, rows)
+    return torch.autograd.grad(loss, logits, upstream, create_graph=True)[0]
 
 
 @functools.cache

@@ -8,7 +8,8 @@ For a row with label y, maximum m, d = z_y - m and s the sum of exp(z_j - m) ove
 log p_y = d - log(exp(d) + s), and the gradient's label entry is -w s / (exp(d) + s). Nothing cancels.
 """
 
-# mypy: allow-untyped-defs
+# mypy: ignore-errors
+# (what Triton compiles is not what Python's types describe)
 from __future__ import annotations
 
 import triton
@@ -23,11 +24,11 @@ _SUMS: tl.constexpr = tl.constexpr(1024)
 
 @triton.jit
 def _row_weight(class_weight, sample_weight, rows, labels, in_range, num_classes: tl.constexpr, acc):
-    """Class weight times sample weight; the caller puts 0 where a row does not count."""
+    """Class weight times sample weight. A class that does not exist weighs 1: its loss is NaN."""
     weight = tl.zeros(labels.shape, acc) + 1.0
     if class_weight is not None:
         is_class = in_range & (labels >= 0) & (labels < num_classes)
-        weight *= tl.load(class_weight + labels, mask=is_class, other=0.0).to(acc)
+        weight *= tl.load(class_weight + labels, mask=is_class, other=1.0).to(acc)
     if sample_weight is not None:
         weight *= tl.load(sample_weight + rows, mask=in_range, other=0.0).to(acc)
     return weight
@@ -93,8 +94,7 @@ def _finish(loss, work, total, divisor, SINGLE: tl.constexpr):
 
 @triton.jit
 def _exp(x, FAST: tl.constexpr):
-    """Bounded by 2 ulp for fp32 logits; for 16-bit ones the hardware's is exact enough."""
-    return tl.exp(x) if FAST else own.exp(x)
+    return own.fast_exp(x) if FAST else own.exp(x)
 
 
 @triton.jit
@@ -105,7 +105,11 @@ def _loss_and_coefficient(z_y, top, rivals, weight, scale, counts, h0, h1, h2, h
     e_y = own.exp(d)
     log_p = d - own.log_sum(e_y, rivals)
     value, w = PHI(
-        log_p, tl.full((), h0, acc), tl.full((), h1, acc), tl.full((), h2, acc), tl.full((), h3, acc)
+        log_p,
+        tl.full((), h0, acc),
+        tl.full((), h1, acc),
+        tl.full((), h2, acc),
+        tl.full((), h3, acc),
     )
     factor = own.divide(tl.where(counts, scale * w, 0.0), tl.where(counts, e_y + rivals, 1.0))
     return tl.where(counts, weight * value, 0.0), factor, tl.where(counts, -factor * rivals, 0.0)
@@ -123,28 +127,25 @@ def tile_kernel(
     FAST: tl.constexpr = z.dtype.element_ty.primitive_bitwidth == 16
     acc: tl.constexpr = tl.float64 if z.dtype.element_ty == tl.float64 else tl.float32
     divisor = _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, SINGLE, acc)
+    inverse = own.divide(tl.full((), 1.0, acc), divisor)
     total = tl.full((), 0.0, acc)
     cols = tl.arange(0, COLS)[None, :]
-    for tile in tl.range(
-        tl.program_id(0), tl.cdiv(n, ROWS), tl.num_programs(0), num_stages=STAGES
-    ):
+    for tile in tl.range(tl.program_id(0), tl.cdiv(n, ROWS), tl.num_programs(0), num_stages=STAGES):
         rows = tile * ROWS + tl.arange(0, ROWS)
         inside = rows < n
         label = tl.load(labels + rows, mask=inside, other=0)
-        counts = inside & (label != ignore)
+        weight = _row_weight(class_weight, sample_weight, rows, label, inside, C, acc)
+        counts = inside & (label != ignore) & (weight != 0.0)
         at = z + rows.to(tl.int64)[:, None] * Z_STRIDE
         x = tl.load(at + cols, mask=counts[:, None] & (cols < C), other=float("-inf")).to(acc)
         # A label outside 0 .. C-1 reads NaN, so that the loss says so.
         known = counts & (label >= 0) & (label < C)
-        z_y = tl.load(
-            z + rows.to(tl.int64) * Z_STRIDE + label, mask=known, other=float("nan")
-        ).to(acc)
-        weight = _row_weight(class_weight, sample_weight, rows, label, inside, C, acc)
+        z_y = tl.load(z + rows.to(tl.int64) * Z_STRIDE + label, mask=known, other=float("nan")).to(acc)
         scale = weight
         if upstream is not None:
             scale *= tl.load(upstream + rows * up_stride, mask=inside, other=0.0).to(acc)
         if REDUCE == "mean":
-            scale = own.divide(scale, divisor + tl.zeros_like(scale))
+            scale *= inverse
 
         is_label = cols == tl.where(known, label, -1).to(tl.int32)[:, None]
         x = tl.where(is_label, float("-inf"), x)
@@ -181,6 +182,7 @@ def loop_kernel(
     h0: tl.float64, h1: tl.float64, h2: tl.float64, h3: tl.float64, up_stride,
     C: tl.constexpr, Z_STRIDE: tl.constexpr, G_STRIDE: tl.constexpr, PHI: tl.constexpr,
     REDUCE: tl.constexpr, GROUPS: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr,
+    LAST_USE: tl.constexpr,
 ):  # fmt: skip
     """One row at a time in steps of GROUPS * VECTOR columns; a group of VECTOR is one 16-byte load."""
     BLOCK: tl.constexpr = GROUPS * VECTOR
@@ -188,24 +190,25 @@ def loop_kernel(
     FAST: tl.constexpr = z.dtype.element_ty.primitive_bitwidth == 16
     acc: tl.constexpr = tl.float64 if z.dtype.element_ty == tl.float64 else tl.float32
     divisor = _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, False, acc)
+    inverse = own.divide(tl.full((), 1.0, acc), divisor)
     total = tl.full((), 0.0, acc)
     first = tl.arange(0, GROUPS) * VECTOR
     lane = tl.arange(0, VECTOR)[None, :]
     cols = first[:, None] + lane
     for row in range(tl.program_id(0), n, tl.num_programs(0)):
         label = tl.load(labels + row)
-        counts = label != ignore
+        weight = _row_weight(class_weight, sample_weight, row, label, True, C, acc)
+        counts = (label != ignore) & (weight != 0.0)
         at = z + tl.cast(row, tl.int64) * Z_STRIDE
         known = counts & (label >= 0) & (label < C)
         z_y = tl.load(at + label, mask=known, other=float("nan")).to(acc)
         # Compared within a group, where it is a constant: the label's distance from the group's first.
         ahead = tl.where(known, label, -VECTOR).to(tl.int32) - first
-        weight = _row_weight(class_weight, sample_weight, row, label, True, C, acc)
         scale = weight
         if upstream is not None:
             scale *= tl.load(upstream + row * up_stride).to(acc)
         if REDUCE == "mean":
-            scale = own.divide(scale, divisor)
+            scale *= inverse
 
         tops = tl.full([GROUPS], float("-inf"), acc)
         sums = tl.zeros([GROUPS], acc)
@@ -240,16 +243,18 @@ def loop_kernel(
             else:
                 if FULL < C:
                     mask = FULL + cols < C
-                    x = tl.load(at + FULL + cols, mask=mask, other=0.0).to(acc)
+                    x = tl.load(at + FULL + cols, mask=mask, other=0.0, eviction_policy=LAST_USE).to(acc)
                     g = factor * _exp(x - shift, FAST)
                     g = tl.where(lane == (ahead - FULL)[:, None], own_entry, g)
-                    tl.store(to + FULL + cols, g.to(grad.dtype.element_ty), mask=mask)
+                    g = g.to(grad.dtype.element_ty)
+                    tl.store(to + FULL + cols, g, mask=mask, eviction_policy=LAST_USE)
                 for step in range(0, FULL, BLOCK):
                     back = FULL - BLOCK - step
-                    x = tl.load(at + back + cols).to(acc)
+                    x = tl.load(at + back + cols, eviction_policy=LAST_USE).to(acc)
                     g = factor * _exp(x - shift, FAST)
                     g = tl.where(lane == (ahead - back)[:, None], own_entry, g)
-                    tl.store(to + back + cols, g.to(grad.dtype.element_ty))
+                    g = g.to(grad.dtype.element_ty)
+                    tl.store(to + back + cols, g, eviction_policy=LAST_USE)
     if REDUCE != "none":
         _finish(loss, work, total, divisor, False)
 

@@ -1,0 +1,193 @@
+"""The last linear layer and L_q in one: the logits never exist all at once.
+
+Rows are taken a chunk at a time. The gradient of a chunk's logits is known as soon as its loss is, so it
+replaces the logits in their buffer, and goes straight into the gradients of the hidden rows and of the
+layer: three matrix products, where recomputing the logits in the backward pass would take four.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tolerant.losses import triton_kernels
+from tolerant.losses.check import check_reduction
+from tolerant.losses.fused import plain_phi_rows
+from tolerant.losses.linear_chunks import Job, rows_of_a_chunk, sweep
+from tolerant.losses.module import LqLoss, PhiLoss, TruncatedLqLoss
+from tolerant.losses.phi import PHI
+from tolerant.losses.reduction import Weighing, weighted_loss
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def linear_lq_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    *,
+    q: float = 0.7,
+    k: float | None = None,
+    bias: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    chunk_rows: int | None = None,
+    accumulate_fp32: bool = False,
+) -> Tensor:
+    r"""L_q, truncated at k if given, of ``F.linear(hidden, weight, bias)``, without its logits.
+
+    hidden (..., H), weight (C, H), labels (...). q = 0 is cross entropy; q = 1 has the gradient of
+    dynamic fine-tuning, :math:`p_y \nabla(-\log p_y)`, so q spans the way between the two.
+
+    The gradients are formed in the forward pass (fp16 and ``reduction="none"`` wait for the backward
+    pass, at the price of a fourth product). With k, rows with :math:`p_y \le k` take no part in the two
+    gradient products; counting them stops the host once a chunk, so in a CUDA graph they take part.
+    In bf16 each chunk's product is summed in fp32 and its result added to the layer's gradient in
+    bf16; ``accumulate_fp32`` keeps that gradient in fp32 until the end, for 4 bytes a weight.
+
+    >>> hidden, weight = torch.ones(2, 3), torch.eye(4, 3)
+    >>> linear_lq_loss(hidden, weight, torch.tensor([0, 3]), q=1.0)
+    tensor(0.7969)
+    """
+    check_reduction(reduction)
+    if hidden.shape[-1] != weight.shape[-1] or weight.ndim != 2:
+        raise ValueError(
+            f"weight must have shape (C, H) with hidden's H = {hidden.shape[-1]}; got {tuple(weight.shape)}."
+        )
+    if labels.shape != hidden.shape[:-1]:
+        raise ValueError(
+            f"labels must have hidden's shape without its last dimension, {tuple(hidden.shape[:-1])}; "
+            f"got {tuple(labels.shape)}."
+        )
+    if sample_weight is not None and sample_weight.requires_grad:
+        raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
+    loss: type[PhiLoss] = LqLoss if k is None else TruncatedLqLoss
+    hyper = loss.resolve(q=q) if k is None else loss.resolve(q=q, k=k)
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        hidden, weight = hidden.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    limit = chunk_rows or rows_of_a_chunk(len(flat), weight)
+    job = Job(loss.name, hyper, limit, accumulate_fp32, reduction == "none")
+
+    def rows(_: Tensor, row_labels: Tensor, row_weight: Tensor) -> Tensor:
+        wants = tuple(
+            torch.is_grad_enabled() and t is not None and t.requires_grad for t in (flat, weight, bias)
+        )
+        return _LinearLq.apply(flat, weight, bias, row_labels, row_weight, job, wants)[0]
+
+    # Weights, ignore_index and the reduction have one home, which wants logits only for their shape.
+    shape_of_logits = weight.detach()[:1, :1].expand(len(flat), len(weight))
+    weights = None if sample_weight is None else sample_weight.reshape(-1)
+    weighing = Weighing(None, ignore_index, reduction, weights)
+    value = weighted_loss(shape_of_logits, labels.reshape(-1), weighing, rows)
+    return value.reshape(labels.shape) if reduction == "none" else value
+
+
+class LinearLqLoss(nn.Module):
+    """`linear_lq_loss` as a module: ``loss(hidden, head.weight, labels, bias=head.bias)``.
+
+    The layer's weight stays where it is (tied to an embedding, sharded and gathered by the caller).
+
+    >>> head = nn.Linear(8, 100)
+    >>> hidden, labels = torch.randn(4, 8), torch.arange(4)
+    >>> value = LinearLqLoss(q=0.7)(hidden, head.weight, labels, bias=head.bias)
+    >>> bool(torch.isclose(value, LqLoss(q=0.7)(head(hidden), labels)))
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        q: float = 0.7,
+        k: float | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        chunk_rows: int | None = None,
+        accumulate_fp32: bool = False,
+    ) -> None:
+        super().__init__()
+        check_reduction(reduction)
+        _ = LqLoss.resolve(q=q) if k is None else TruncatedLqLoss.resolve(q=q, k=k)
+        self.options: dict[str, Any] = {
+            "q": q,
+            "k": k,
+            "ignore_index": ignore_index,
+            "reduction": reduction,
+            "chunk_rows": chunk_rows,
+            "accumulate_fp32": accumulate_fp32,
+        }
+
+    def forward(
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        labels: Tensor,
+        bias: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
+        return linear_lq_loss(hidden, weight, labels, bias=bias, sample_weight=sample_weight, **self.options)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.options.items())
+
+
+class _LinearLq(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        row_weight: Tensor,
+        job: Job,
+        wants: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:
+        # fp16 waits: a loss scale must come in before the gradient is rounded to 6e-8 steps.
+        early = not job.per_row and hidden.dtype != torch.float16
+        losses, grads = sweep(hidden, weight, bias, labels, row_weight, job, wants if early else (False,) * 3)
+        return losses, *grads
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        *tensors, ctx.job, ctx.wants = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.grads = None if all(g is None for g in output[1:]) else output[1:]
+        ctx.mark_non_differentiable(*[g for g in output[1:] if g is not None])
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        grads: tuple[Tensor | None, ...]
+        if torch.is_grad_enabled():  # create_graph
+            grads = _plain_grads(upstream, ctx.saved_tensors, ctx.job)
+        elif ctx.grads is not None:
+            # Handed out once and scaled in place; a second backward pass starts over below.
+            ready, ctx.grads = ctx.grads, None
+            grads = tuple(None if g is None else _scale_(g, upstream[:1]) for g in ready)
+        else:
+            hidden, weight, bias, labels, row_weight = ctx.saved_tensors
+            row_weight = row_weight * upstream
+            grads = sweep(hidden, weight, bias, labels, row_weight, ctx.job, ctx.wants)[1]
+        return *grads, None, None, None, None
+
+
+def _scale_(grad: Tensor, upstream: Tensor) -> Tensor:
+    if upstream.numel() and grad.dim() == 2 and triton_kernels.available(grad):
+        return triton_kernels.scale_(grad, upstream[0])
+    return grad.mul_(upstream.to(grad.dtype)) if upstream.numel() else grad
+
+
+def _plain_grads(upstream: Tensor, saved: tuple[Tensor, ...], job: Job) -> tuple[Tensor | None, ...]:
+    """The gradients as expressions that can be differentiated again; the logits exist here."""
+    hidden, weight, bias, labels, row_weight = saved
+    logits = F.linear(hidden, weight, bias)
+    losses = plain_phi_rows(logits, labels, row_weight, PHI[job.phi], job.hyper)
+    needs = [t is not None and t.requires_grad for t in saved[:3]]
+    wanted = [t for t, need in zip(saved, needs, strict=False) if need]
+    found = iter(torch.autograd.grad(losses, wanted, upstream, create_graph=True))
+    return tuple(next(found) if need else None for need in needs)

@@ -1,0 +1,143 @@
+"""Head and loss a chunk of rows at a time: what `tolerant.losses.linear` runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tolerant.losses import triton_kernels
+from tolerant.losses.fused import phi_rows, plain_phi_rows
+from tolerant.losses.log_prob import compute_dtype
+from tolerant.losses.phi import PHI
+
+# A chunk of logits. 1024 rows of 128256 classes in bf16: a twelfth of what eager needs, and still
+# products of full speed on a big GPU. On a CPU nothing is gained beyond a few times the cache.
+CHUNK_BYTES = {"cuda": 256 << 20, "cpu": 32 << 20}
+
+
+@dataclass(frozen=True)
+class Job:
+    phi: str
+    hyper: dict[str, float]
+    chunk_rows: int
+    accumulate_fp32: bool
+    per_row: bool  # the upstream gradient may differ from row to row
+
+
+def rows_of_a_chunk(num_rows: int, weight: Tensor) -> int:
+    most = CHUNK_BYTES.get(weight.device.type, CHUNK_BYTES["cpu"])
+    most = max(1, most // (len(weight) * weight.element_size()))
+    if most >= num_rows:
+        return max(1, num_rows)
+    chunks = -(-num_rows // max(128, most // 128 * 128))
+    return -(-num_rows // chunks // 128) * 128  # equal chunks, whole tiles of the products
+
+
+Grads = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+def sweep(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    row_weight: Tensor,
+    job: Job,
+    wants: tuple[bool, ...],
+) -> tuple[Tensor, Grads]:
+    """The weighted losses, and the gradients of their sum in hidden, weight and bias, where wanted."""
+    num_rows, num_classes = len(hidden), len(weight)
+    acc = compute_dtype(hidden)
+    losses = torch.empty(num_rows, dtype=acc, device=hidden.device)
+    buffer = hidden.new_empty(min(job.chunk_rows, num_rows), num_classes)
+    grad_hidden = hidden.new_empty(hidden.shape) if wants[0] else None
+    total = _WeightGrad(weight, job.accumulate_fp32) if wants[1] else None
+    grad_bias = hidden.new_zeros(num_classes, dtype=acc) if wants[2] else None
+    for start in range(0, num_rows, job.chunk_rows):
+        rows = slice(start, start + job.chunk_rows)
+        h, y = hidden[rows], labels[rows]
+        z = buffer[: len(h)]
+        if bias is None:
+            torch.mm(h, weight.t(), out=z)
+        else:
+            torch.addmm(bias, h, weight.t(), out=z)
+        losses[rows] = _loss_in_place(z, y, row_weight[rows], job, any(wants))
+        if not any(wants):
+            continue
+        if grad_bias is not None:
+            grad_bias += z.sum(0, dtype=acc)
+        out = None if grad_hidden is None else grad_hidden[rows]
+        live = _gather_live(z, y) if job.phi == "truncated-lq" else None
+        if live is None:
+            if out is not None:
+                torch.mm(z, weight, out=out)
+        else:
+            h, z = h[live], z[: len(live)]
+            if out is not None:
+                out.zero_().index_copy_(0, live, torch.mm(z, weight))
+        if total is not None:
+            total.add(z, h)
+    grad_weight = None if total is None else total.result()
+    return losses, (grad_hidden, grad_weight, grad_bias)
+
+
+def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want: bool) -> Tensor:
+    """Weighted losses of the rows; if wanted, their gradient takes the logits' place."""
+    if triton_kernels.available(z):
+        call = triton_kernels.Call(job.phi, tuple(job.hyper.items()), -100, "none")
+        return triton_kernels.launch(call, z, labels, None, row_weight, grad=z if want else None)
+    rows = phi_rows if z.device.type == "cpu" else plain_phi_rows
+    with torch.enable_grad():
+        leaf = z.detach().requires_grad_(want)
+        losses = rows(leaf, labels, row_weight, PHI[job.phi], job.hyper)
+        if want:
+            z.copy_(torch.autograd.grad(losses.sum(), leaf)[0])
+    return losses.detach()
+
+
+def _gather_live(grad: Tensor, labels: Tensor) -> Tensor | None:
+    """Brings the rows with a gradient to the front, in place, and returns where they came from.
+
+    The label's entry is minus the sum of the others, all of one sign: where it is 0 the row is.
+    """
+    if grad.is_cuda and torch.cuda.is_current_stream_capturing():
+        return None
+    live = grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0
+    place = torch.arange(len(grad), device=grad.device)
+    num_live = live.sum()
+    count, moves = torch.stack([num_live, (live & (place >= num_live)).sum()]).tolist()
+    order = torch.argsort(~live, stable=True)
+    # The last `moves` live rows fill the first `moves` gaps: read here, written there, never both.
+    gaps = order[count : count + moves]
+    moved = order[count - moves : count]
+    grad.index_copy_(0, gaps, grad.index_select(0, moved))
+    source = place.index_copy(0, gaps, moved)
+    return source[:count]
+
+
+class _WeightGrad:
+    """The sum over chunks of gradient^T hidden."""
+
+    def __init__(self, weight: Tensor, accumulate_fp32: bool) -> None:
+        self.dtype = weight.dtype
+        wide = accumulate_fp32 and weight.dtype in (torch.bfloat16, torch.float16)
+        self.total = weight.new_empty(weight.shape, dtype=torch.float32 if wide else weight.dtype)
+        self.started = False
+
+    def add(self, grad: Tensor, hidden: Tensor) -> None:
+        """total += grad^T hidden; the first product is written, not added to a sum of zeros."""
+        beta = int(self.started)
+        self.started = True
+        if self.total.dtype == grad.dtype:
+            torch.addmm(self.total, grad.t(), hidden, beta=beta, out=self.total)
+        elif grad.is_cuda and hasattr(torch.ops.aten.addmm, "dtype_out"):
+            torch.ops.aten.addmm.dtype_out(
+                self.total, grad.t(), hidden, torch.float32, beta=beta, out=self.total
+            )
+        else:
+            torch.addmm(self.total, grad.t().float(), hidden.float(), beta=beta, out=self.total)
+
+    def result(self) -> Tensor:
+        return self.total.to(self.dtype) if self.started else self.total.zero_().to(self.dtype)
