@@ -50,7 +50,11 @@ class Weights:
     @torch.no_grad()
     def step(self) -> None:
         """One update from the gradients of the last backward pass."""
-        low = [(m.grad, p.grad) for p, m in self._low if p.grad is not None and m.grad is not None]
+        low = [
+            (m.grad, _laid_out_as(p.grad, m))
+            for p, m in self._low
+            if p.grad is not None and m.grad is not None
+        ]
         if low:
             torch._foreach_copy_([master for master, _ in low], [copy for _, copy in low])
         self.optimizer.step()
@@ -85,6 +89,18 @@ class Weights:
         if optimizer is not None:
             copy_into(self.optimizer_tensors(), optimizer)
         self.cast_down()
+
+
+def _laid_out_as(gradient: Tensor, weight: Tensor) -> Tensor:
+    """The gradient with the weight's strides, where they differ only along dimensions of size 1.
+
+    1 x 1 convolutions have two ways to write channels-last; one stray tensor among the gradients
+    would send all of them down the slow path of a kernel each.
+    """
+    strides = zip(weight.shape, weight.stride(), gradient.stride(), strict=True)
+    if gradient.stride() != weight.stride() and all(a == b for n, a, b in strides if n > 1):
+        return gradient.as_strided(weight.shape, weight.stride())
+    return gradient
 
 
 @torch.no_grad()
