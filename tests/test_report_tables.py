@@ -28,8 +28,8 @@ HISTORY = {
     "p_y_right": [None, 0.3, None, 0.5, None, 0.6],
     "p_y_wrong": [None, 0.1, None, 0.1, None, 0.2],
     "kept_fraction": [1.0, 1.0, 1.0, 0.6, 0.6, 0.65],
-    "kept_precision": [0.6, 0.6, 0.6, 0.95, 0.95, 0.96],
-    "kept_recall": [1.0, 1.0, 1.0, 0.9, 0.9, 0.92],
+    "prune_precision": [None, None, None, 0.95, 0.95, 0.96],
+    "prune_recall": [0.0, 0.0, 0.0, 0.9, 0.9, 0.92],
 }
 
 
@@ -61,7 +61,7 @@ def add(store: Store, accuracy: float, **values: Any) -> None:
         },
         "history": store.write_history(key, HISTORY),
         "time_s": 120.0,
-        "side_by_side": 2,
+        "device_s": 60.0,
         "hardware": "H200",
         "versions": {"training": version},
         "finished": f"2026-01-01T00:00:{len(store.rows()):02d}Z",

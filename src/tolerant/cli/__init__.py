@@ -12,7 +12,7 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         sys.exit(f"The command line needs {missing.name}: pip install 'tolerant[app]'")
 
-    from tolerant.cli import demo, doctor, download, noise
+    from tolerant.cli import demo, doctor, download, noise, report, reproduce
 
     app = typer.Typer(
         name="tolerant", help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False
@@ -21,4 +21,6 @@ def main() -> None:
     app.command()(doctor.doctor)
     app.command()(download.download)
     app.command()(noise.noise)
+    app.command()(report.report)
+    app.command()(reproduce.reproduce)
     app()

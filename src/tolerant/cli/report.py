@@ -91,9 +91,7 @@ def _figure(store: Store, name: str, changed: str) -> Figure:
 
     if name == "pruning":
         rows = [
-            row
-            for part in ("table1", "table2", "cifar-n")
-            for row in select(store, part, changed=changed)
+            row for part in ("table1", "table2", "cifar-n") for row in select(store, part, changed=changed)
         ]
         return figure.pruning(store, rows)
     rows = select(store, name, changed=changed)

@@ -1,4 +1,4 @@
-"""Where runs happen: in this process, in several, or side by side on one GPU."""
+"""Where runs happen: side by side on one device in this process, or in several processes."""
 
 from __future__ import annotations
 
@@ -6,112 +6,122 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal
+from typing import Any
 
+from tolerant.experiment.attempt import OnEpoch, Outcome, Runner, Tell
 from tolerant.experiment.spec import RunSpec
 
-Status = Literal["done", "stored", "busy", "failed"]
-RETRY_S = 0.5  # between looks at a run that another process is doing
+RETRY_S = 0.5  # between looks at runs that other processes are doing
 MAX_DEATHS = 3  # a run that takes its worker down this often has failed
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one spec. `busy`: another process is at it."""
+class _Queue:
+    """Specs to do; those that are busy come back, those whose needed run failed do not."""
 
-    spec: RunSpec
-    status: Status
-    text: str = ""
+    def __init__(self, specs: Sequence[RunSpec], tell: Tell) -> None:
+        self.waiting, self.later = deque(specs), deque[RunSpec]()
+        self._tell = tell
+        self._failed: set[str] = set()
 
-
-Do = Callable[[RunSpec], Outcome]
-
-
-def one_by_one(specs: Sequence[RunSpec], do: Do) -> Iterator[Outcome]:
-    """In this process, in order; what another process is doing is looked at again at the end."""
-    waiting = deque(specs)
-    while waiting:
-        spec = waiting.popleft()
-        outcome = do(spec)
+    def settle(self, outcome: Outcome) -> None:
         if outcome.status == "busy":
-            waiting.append(spec)
+            self.later.append(outcome.spec)
+            return
+        if outcome.status == "failed":
+            self._failed.add(outcome.spec.key)
+        self._tell(outcome)
+
+    def look_again(self) -> None:
+        """Busy specs wait for their turn once more."""
+        while self.later:
+            spec = self.later.popleft()
+            if spec.needs is not None and spec.needs.key in self._failed:
+                self.settle(Outcome(spec, "failed", f"it needs {spec.needs.title()}, which failed"))
+            else:
+                self.waiting.append(spec)
+
+
+def side_by_side(
+    specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None = None
+) -> None:
+    """In this process, as many at a time as the runner says."""
+    queue = _Queue(specs, tell)
+    while queue.waiting:
+        now = list(queue.waiting)
+        queue.waiting.clear()
+        runner.attempt(now, queue.settle, on_epoch)
+        if len(queue.later) == len(now):
             time.sleep(RETRY_S)
-        else:
-            yield outcome
+        queue.look_again()
 
 
-def processes(specs: Sequence[RunSpec], do: Do, workers: int) -> Iterator[Outcome]:
+def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int) -> None:
     """In `workers` processes. A dead worker is replaced and its run tried again.
 
     `concurrent.futures` gives up the whole pool when a worker dies, hence this small one.
     """
-    waiting, deaths = deque(specs), Counter[str]()
-    team: dict[Connection, RunSpec] = {}
-    idle: list[Connection] = []
-    everyone: list[Any] = []
+    queue, deaths = _Queue(specs, tell), Counter[str]()
+    team: dict[Connection, Any] = {}
+    at_work: dict[Connection, RunSpec] = {}
     try:
-        while waiting or team:
-            while waiting and len(team) < workers:
-                if not idle:
-                    pipe, process = _hire(do, workers)
-                    idle.append(pipe)
-                    everyone.append((pipe, process))
-                pipe, spec = idle.pop(), waiting.popleft()
-                try:
-                    pipe.send(spec)
-                except OSError:  # died while idle
-                    waiting.appendleft(spec)
-                else:
-                    team[pipe] = spec
-            for pipe in wait(list(team)):
-                assert isinstance(pipe, Connection)
-                spec = team.pop(pipe)
-                try:
-                    outcome: Outcome = pipe.recv()
-                except (EOFError, OSError):
-                    deaths[spec.key] += 1
-                    if deaths[spec.key] < MAX_DEATHS:
-                        waiting.append(spec)
-                    else:
-                        yield Outcome(spec, "failed", f"its worker died {MAX_DEATHS} times")
-                    continue
-                idle.append(pipe)
-                if outcome.status == "busy":
-                    waiting.append(spec)
+        while queue.waiting or queue.later or at_work:
+            if not queue.waiting:
+                if not at_work:
                     time.sleep(RETRY_S)
+                queue.look_again()
+            while queue.waiting and len(at_work) < workers:
+                idle = next((pipe for pipe in team if pipe not in at_work), None)
+                if idle is None:
+                    idle, process = _hire(runner, workers)
+                    team[idle] = process
+                spec = queue.waiting.popleft()
+                try:
+                    idle.send(spec)
+                except OSError:  # died while idle
+                    team.pop(idle).join()
+                    queue.waiting.appendleft(spec)
                 else:
-                    yield outcome
+                    at_work[idle] = spec
+            for pipe in wait(list(at_work), timeout=RETRY_S if queue.later else None):
+                assert isinstance(pipe, Connection)
+                spec = at_work.pop(pipe)
+                try:
+                    queue.settle(pipe.recv())
+                except (EOFError, OSError):
+                    team.pop(pipe).join()
+                    deaths[spec.key] += 1
+                    died = Outcome(spec, "failed", f"its worker died {MAX_DEATHS} times")
+                    queue.settle(died if deaths[spec.key] == MAX_DEATHS else Outcome(spec, "busy"))
     finally:
-        for pipe, process in everyone:
+        for pipe, process in team.items():
             pipe.close()  # ends an idle worker
-            process.join(timeout=5)
-            if process.is_alive():
+            if pipe in at_work:
                 process.terminate()
+        for process in team.values():
+            process.join()
 
 
-def _hire(do: Do, workers: int) -> tuple[Connection, Any]:
+def _hire(runner: Runner, workers: int) -> tuple[Connection, Any]:
     context = get_context("spawn")  # a forked CUDA context is unusable
     mine, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, do, workers), daemon=True)
+    process = context.Process(target=_work, args=(theirs, runner, workers), daemon=True)
     process.start()
     theirs.close()
     return mine, process
 
 
-def _work(pipe: Connection, do: Do, workers: int) -> None:
+def _work(pipe: Connection, runner: Runner, workers: int) -> None:
     import torch
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
-    try:
+    with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
-            pipe.send(do(pipe.recv()))
-    except (EOFError, OSError, KeyboardInterrupt):
-        return
+            pipe.send(runner(pipe.recv()))
 
 
 def _end_with_parent() -> None:

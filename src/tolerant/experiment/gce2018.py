@@ -159,9 +159,7 @@ def figure1(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
 def figure2(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
     """Six values of q at three rates; q = 0 is CCE, shared with figure 1."""
     return [
-        _adam(
-            "cifar10", rate, {"loss": "lq", "loss_args": {"q": q}} if q else {"loss": "cce"}, seed
-        )
+        _adam("cifar10", rate, {"loss": "lq", "loss_args": {"q": q}} if q else {"loss": "cce"}, seed)
         for seed in seeds
         for rate in (0.0, 0.2, 0.6)
         for q in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)

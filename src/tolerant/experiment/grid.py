@@ -74,9 +74,10 @@ def part(specs: Iterable[RunSpec], **wanted: Iterable[Any] | None) -> list[RunSp
 
 
 def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
-    """The spec with other recipe values, its protocol saying so: such rows never mix with others.
+    """The spec with other values, its protocol saying so: such rows never mix with others.
 
-    `epochs` shrinks or stretches the whole schedule: milestones and pruning move along.
+    Names are the recipe's, `noise`, `q`, `k`, and `model.OPTION`. `epochs` shrinks or stretches
+    the whole schedule: milestones and pruning move along.
 
     >>> spec = changed(digits()[0], {"epochs": 3})
     >>> spec.protocol, spec.recipe.milestones
@@ -84,21 +85,40 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     """
     if not changes:
         return spec
-    known = [field.name for field in fields(Recipe) if field.name != "seed"]
-    for name in changes:
-        if name not in known:
-            raise ValueError(f"a change must be of {', '.join(known)}; got {name!r}.")
-    recipe, prune = spec.recipe, spec.prune
-    if (epochs := changes.get("epochs")) is not None:
-        share = epochs / recipe.epochs
-        stones = {max(1, round(stone * share)) for stone in recipe.milestones}
-        recipe = replace(recipe, milestones=tuple(sorted(stones)))
-        if prune is not None:
-            start, every = round(prune.start_epoch * share), round(prune.every * share)
-            prune = replace(prune, start_epoch=max(1, start), every=max(1, every))
-    recipe = replace(recipe, **changes)
     words = ",".join(f"{name}={_word(changes[name])}" for name in sorted(changes))
-    return replace(spec, recipe=recipe, prune=prune, protocol=f"{spec.protocol} {words}")
+    spec = replace(spec, protocol=f"{spec.protocol} {words}")
+    if "epochs" in changes:
+        spec = _stretched(spec, int(changes["epochs"]))
+    recipe = {each.name for each in fields(Recipe)} - {"seed"}
+    for name, value in changes.items():
+        if name in recipe:
+            spec = replace(spec, recipe=replace(spec.recipe, **{name: value}))
+        elif name.startswith("model."):
+            args = {**dict(spec.model_args), name.removeprefix("model."): value}
+            spec = replace(spec, model_args=args)
+        elif name == "noise":
+            spec = replace(spec, noise=value)
+        elif name == "q":
+            if "q" in dict(spec.loss_args):
+                spec = replace(spec, loss_args={**dict(spec.loss_args), "q": value})
+        elif name == "k":
+            if spec.prune is not None:
+                spec = replace(spec, prune=replace(spec.prune, k=value))
+        else:
+            known = ", ".join(sorted(recipe | {"noise", "q", "k", "model.OPTION"}))
+            raise ValueError(f"a change must be of {known}; got {name!r}.")
+    return spec
+
+
+def _stretched(spec: RunSpec, epochs: int) -> RunSpec:
+    share = epochs / spec.recipe.epochs
+    stones = {max(1, round(stone * share)) for stone in spec.recipe.milestones}
+    recipe = replace(spec.recipe, milestones=tuple(sorted(stones)))
+    prune = spec.prune
+    if prune is not None:
+        start, every = round(prune.start_epoch * share), round(prune.every * share)
+        prune = replace(prune, start_epoch=max(1, start), every=max(1, every))
+    return replace(spec, recipe=recipe, prune=prune)
 
 
 def with_needs(specs: Iterable[RunSpec]) -> list[RunSpec]:

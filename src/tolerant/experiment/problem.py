@@ -51,9 +51,7 @@ def make_problem(spec: RunSpec) -> Problem:
 
 def _open_set(spec: RunSpec, clean: NoisyDataset, test: NoisyDataset) -> Problem:
     if spec.dataset not in OUTSIDE:
-        raise ValueError(
-            f"noise 'open-set' must be on {', '.join(OUTSIDE)}; got dataset {spec.dataset!r}."
-        )
+        raise ValueError(f"noise 'open-set' must be on {', '.join(OUTSIDE)}; got dataset {spec.dataset!r}.")
     mixed = replace_inputs(
         clean.inputs,
         clean.given_labels,

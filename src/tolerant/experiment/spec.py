@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from tolerant.experiment import paper
+from tolerant.losses.registry import REGISTRY
 from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Recipe
 
@@ -39,7 +40,7 @@ class RunSpec:
     model: str
     loss: str
     loss_args: Args = ()
-    """Hyper-parameters of the loss, every one of them written out; given as a dict."""
+    """Hyper-parameters of the loss, given as a dict; those left out are filled in."""
     model_args: Args = ()
     """Options of the model; given as a dict."""
     noise: str = "none"
@@ -52,6 +53,10 @@ class RunSpec:
     """The experiment it belongs to; a changed one names its changes: "gce2018-table1 epochs=2"."""
 
     def __post_init__(self) -> None:
+        if self.loss not in REGISTRY:
+            raise ValueError(f"loss must be one of {', '.join(REGISTRY)}; got {self.loss!r}.")
+        resolved = {**REGISTRY[self.loss].defaults, **dict(self.loss_args)}
+        object.__setattr__(self, "loss_args", resolved)
         for name in ("loss_args", "model_args"):
             object.__setattr__(self, name, _frozen_args(getattr(self, name)))
         object.__setattr__(self, "noise_rate", float(self.noise_rate))  # 0 and 0.0: one key
@@ -59,8 +64,7 @@ class RunSpec:
             raise ValueError(f"noise_rate must be in [0, 1]; got {self.noise_rate!r}.")
         if self.transition not in get_args(TransitionSource):
             raise ValueError(
-                f"transition must be one of {', '.join(get_args(TransitionSource))}; "
-                f"got {self.transition!r}."
+                f"transition must be one of {', '.join(get_args(TransitionSource))}; got {self.transition!r}."
             )
 
     @property
@@ -89,7 +93,9 @@ class RunSpec:
     def title(self) -> str:
         """One line for people."""
         noise = self.noise if self.noise_rate == 0 else f"{self.noise} {self.noise_rate:g}"
-        extra = "".join(f" {name}={value:g}" for name, value in dict(self.loss_args).items())
+        usual = REGISTRY[self.loss].defaults
+        unusual = [(name, v) for name, v in dict(self.loss_args).items() if v != usual.get(name)]
+        extra = "".join(f" {name}={value}" for name, value in unusual)
         return f"{self.dataset} {noise} {self.method}{extra} seed {self.seed}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,12 +22,12 @@ def fill(text: str, block: Callable[[str], str]) -> str:
 def cost(rows: Sequence[Row]) -> str:
     """What the rows took, by hardware. A run that shared its device counts for its share.
 
-    >>> cost([{"time_s": 240.0, "side_by_side": 4, "hardware": "H200"}])
+    >>> cost([{"device_s": 60.0, "hardware": "H200"}])
     '1 run, 1.0 minutes of H200'
     """
     minutes: dict[str, float] = {}
     for row in rows:
-        share = row["time_s"] / row["side_by_side"] / 60
-        minutes[row["hardware"]] = minutes.get(row["hardware"], 0.0) + share
+        minutes.setdefault(row["hardware"], 0.0)
+        minutes[row["hardware"]] += row["device_s"] / 60
     parts = [f"{value:.1f} minutes of {name}" for name, value in sorted(minutes.items())]
     return ", ".join([f"{len(rows)} run{'s' * (len(rows) != 1)}", *parts])

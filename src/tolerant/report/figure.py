@@ -100,7 +100,7 @@ def figure2(store: Store, rows: Sequence[Row]) -> Figure:
 
 @_styled
 def pruning(store: Store, rows: Sequence[Row]) -> Figure:
-    """Round by round: how clean the kept rows are, and how many of the right ones are kept."""
+    """Over time: how many pruned rows were wrong, how many wrong rows were pruned, and what is left."""
     groups = by_cell(row for row in rows if row["spec"]["prune"])
     places = sorted({(d, n) for _, d, n, _, _ in groups}, key=_paper_place)
     rates = sorted({rate for *_, rate, _ in groups})
@@ -108,8 +108,8 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
     for line, (dataset, noise) in enumerate(places):
         for number, (column, label) in enumerate(
             (
-                ("kept_precision", "right labels among kept"),
-                ("kept_recall", "kept among right labels"),
+                ("prune_precision", "precision: wrong among pruned"),
+                ("prune_recall", "recall: pruned among wrong"),
                 ("kept_fraction", "kept among all rows"),
             )
         ):
@@ -181,8 +181,7 @@ def _runs(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     curves = Counter(
-        json.dumps({**row["spec"], "recipe": {**row["spec"]["recipe"], "seed": None}})
-        for row in rows
+        json.dumps({**row["spec"], "recipe": {**row["spec"]["recipe"], "seed": None}}) for row in rows
     )
     changes = {row["spec"]["protocol"].partition(" ")[2] for row in rows} - {""}
     few, many = min(curves.values()), max(curves.values())
@@ -224,9 +223,7 @@ def _curve(
     epochs = np.arange(1, length + 1)[measured]
     values = values[:, measured]
     marker = "o" if measured.sum() < 2 * len(runs[0]) / 3 else ""  # few points: show where they are
-    axis.plot(
-        epochs, values.mean(0), line, color=colour, label=label, lw=1.4, marker=marker, ms=2.5
-    )
+    axis.plot(epochs, values.mean(0), line, color=colour, label=label, lw=1.4, marker=marker, ms=2.5)
     if len(runs) > 1:
         axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.2, lw=0)
 
@@ -235,9 +232,7 @@ def _finish(
     axis: Axes, *, legend: bool = True, bottom: float | None = None, top: float | None = None
 ) -> None:
     if not axis.lines:
-        axis.text(
-            0.5, 0.5, "no stored rows", transform=axis.transAxes, ha="center", color="#666666"
-        )
+        axis.text(0.5, 0.5, "no stored rows", transform=axis.transAxes, ha="center", color="#666666")
         axis.set_xticks([])
         axis.set_yticks([])
         return

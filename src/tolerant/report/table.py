@@ -49,8 +49,8 @@ class Line:
 
     @property
     def main(self) -> Summary:
-        """Ours, under the rule the paper's number follows."""
-        return self.ours[self.rule]
+        """Ours, under the rule the paper's number follows (runs on all rows have no validation)."""
+        return self.ours.get(self.rule) or self.ours["last_epoch"]
 
     @property
     def difference(self) -> float | None:
@@ -74,7 +74,11 @@ def lines(rows: Iterable[Row], report: str) -> list[Line]:
     found = []
     for (protocol, dataset, noise, rate, method), group in by_cell(rows).items():
         known = printed.get((dataset, noise, rate, method))
-        ours = {name: summary([accuracy(row, name) for row in group]) for name in RULES}
+        ours = {
+            name: summary([accuracy(row, name) for row in group])
+            for name in RULES
+            if all(name in row["result"] for row in group)
+        }
         theirs = None if known is None else Summary(known.mean, known.std, runs)
         found.append(Line(protocol, dataset, noise, rate, method, rule, theirs, ours))
 
@@ -105,7 +109,7 @@ def markdown(table: list[Line]) -> str:
             "" if line.difference is None else f"{line.difference:+.2f}".replace("-", "−"),
             "✓" if line.agrees else "",
             str(line.main.n),
-            *(_number(line.ours[name]) for name in others),
+            *(_number(line.ours.get(name)) for name in others),
             *([line.protocol.partition(" ")[2]] if changed else []),
         ]
         for line in table
@@ -141,7 +145,8 @@ def to_csv(table: list[Line]) -> str:
         values += [None, None] if theirs is None else [theirs.mean, theirs.std]
         values += [line.main.n]
         for name in RULES:
-            values += [_rounded(line.ours[name].mean), _rounded(line.ours[name].std)]
+            own = line.ours.get(name)
+            values += [None, None] if own is None else [_rounded(own.mean), _rounded(own.std)]
         write([*values, _rounded(line.difference), _rounded(line.margin), line.agrees])
     return out.getvalue()
 

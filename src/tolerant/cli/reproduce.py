@@ -1,0 +1,174 @@
+"""`tolerant reproduce`: the paper's experiments, as far as they are not stored yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tolerant.experiment.spec import RunSpec
+    from tolerant.experiment.store import Store
+
+
+class Experiment(StrEnum):
+    """What can be reproduced."""
+
+    table1 = "table1"
+    table2 = "table2"
+    figure1 = "figure1"
+    figure2 = "figure2"
+    cifar_n = "cifar-n"
+    theory = "theory"
+    digits = "digits"
+
+
+Commas = Annotated[str | None, typer.Option(help="Only these, with commas between.")]
+
+
+def reproduce(
+    experiment: Annotated[Experiment, typer.Argument(help="Table, figure, theory, or digits.")],
+    dataset: Commas = None,
+    noise: Commas = None,
+    rate: Commas = None,
+    loss: Commas = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many: 0, 1, ...")] = 1,
+    fleet: Annotated[int, typer.Option(min=1, help="Runs side by side on one GPU.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, help="Processes instead, a run each: for the CPU.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Another length, for a first look; rows say so.")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE of the recipe, noise, q, k or model.OPTION; rows say so."),
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Folder of the stored rows.")] = Path("results"),
+    checkpoints: Annotated[
+        Path, typer.Option(help="Folder for runs under way; empty when all are stored.")
+    ] = Path("runs"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the runs, their cost, what is stored.")
+    ] = False,
+) -> None:
+    """Run what is not stored in --results; the same command goes on where it was stopped."""
+    if experiment is Experiment.theory:
+        from tolerant.experiment.theory import tables
+
+        typer.echo(tables())
+        return
+    from tolerant.experiment.store import Store
+
+    try:
+        specs = _specs(
+            experiment.value,
+            range(seeds),
+            {
+                "dataset": _split(dataset),
+                "noise": _split(noise),
+                "noise_rate": None if rate is None else [float(r) for r in rate.split(",")],
+                "method": _split(loss),
+            },
+            {**_changes(change or []), **({} if epochs is None else {"epochs": epochs})},
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    store = Store(results)
+    for where in store.torn():
+        typer.echo(f"{results}/{where} holds no whole row; its run will be done again", err=True)
+    if dry_run:
+        _plan(specs, store)
+        return
+    failed = _run(specs, store, checkpoints, device, fleet, workers)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dict[str, Any]) -> list[RunSpec]:
+    from tolerant.experiment.grid import GRIDS, changed, part
+
+    return [changed(spec, changes) for spec in part(GRIDS[name](seeds), **wanted)]
+
+
+def _run(
+    specs: Sequence[RunSpec],
+    store: Store,
+    checkpoints: Path,
+    device: str,
+    fleet: int,
+    workers: int,
+) -> int:
+    from tolerant.experiment.progress import Progress
+    from tolerant.experiment.run import missing, run
+
+    todo = missing(specs, store)
+    typer.echo(f"{len(specs)} runs asked for, {len(todo)} to do", err=True)
+    with Progress(todo, store.rows()) as progress:
+        try:
+            report = run(
+                specs,
+                results=store.folder,
+                checkpoints=checkpoints,
+                device=device,
+                fleet=fleet,
+                workers=workers,
+                tell=progress.tell,
+                on_epoch=progress.on_epoch,
+            )
+        except KeyboardInterrupt:
+            typer.echo("stopped; the same command goes on from the checkpoints", err=True)
+            raise typer.Exit(130) from None
+    typer.echo(f"{len(report.rows)} of {len(specs)} runs are stored in {store.folder}")
+    for outcome in report.failed:
+        typer.echo(f"failed: {outcome.spec.title()} ({outcome.spec.key}): {outcome.text}", err=True)
+    if report.failed:
+        typer.echo(f"{checkpoints}/KEY/error.txt has the whole message", err=True)
+    return len(report.failed)
+
+
+def _plan(specs: Sequence[RunSpec], store: Store) -> None:
+    from tolerant.experiment.cost import estimate_s, words
+    from tolerant.experiment.gce2018 import CHOICES
+    from tolerant.experiment.grid import with_needs
+    from tolerant.experiment.run import missing
+
+    rows = store.rows()
+    todo = {spec.key for spec in missing(specs, store)}
+    total = 0.0
+    asked = {spec.key for spec in specs}
+    for spec in with_needs(specs):
+        seconds = estimate_s(spec, rows)
+        if spec.key in todo:
+            total += seconds
+        elif spec.key not in asked:
+            continue  # a needed run that is not needed any more
+        state = f"about {words(seconds)}" if spec.key in todo else "stored"
+        typer.echo(f"{spec.key}  {spec.title()}  {state}")
+    where = "as on the machines of the stored rows, else one H200"
+    typer.echo(f"{len(todo)} runs to do: about {words(total)} of device time ({where})")
+    if specs and specs[0].protocol.startswith("gce2018"):
+        typer.echo("\nWhere the paper is silent or can be read two ways:")
+        for name, reason in CHOICES.items():
+            typer.echo(f"- {name}: {reason}")
+
+
+def _split(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",")]
+
+
+def _changes(pairs: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE, the value as JSON where it is JSON, else as a word."""
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator:
+            raise ValueError(f"--change must be NAME=VALUE; got {pair!r}.")
+        try:
+            changes[name] = json.loads(text)
+        except ValueError:
+            changes[name] = text
+    return changes

@@ -1,0 +1,39 @@
+"""What a run will take, told from stored rows of its kind or from measured speeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+
+from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.store import Row
+
+# Training images a second on one H200, four runs side by side.
+IMAGES_PER_S = {"resnet34": 38_000, "resnet18": 71_000, "cnn8": 150_000}
+TRAIN_ROWS = {"fashion-mnist": 60_000, "digits": 1_438}  # all others: CIFAR
+OTHER_DEVICE_IMAGES_PER_S = 20_000  # the small models of the digits grid, one CPU core
+
+
+def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
+    """Seconds of device time; a run that shares its device counts for its share."""
+    known = [
+        row["device_s"] / row["spec"]["recipe"]["epochs"]
+        for row in rows
+        if (row["spec"]["dataset"], row["spec"]["model"]) == (spec.dataset, spec.model)
+    ]
+    if known:
+        return fmean(known) * spec.recipe.epochs
+    num_rows = TRAIN_ROWS.get(spec.dataset, 50_000) * (1 - spec.recipe.validation_fraction)
+    speed = IMAGES_PER_S.get(spec.model, OTHER_DEVICE_IMAGES_PER_S)
+    return num_rows * spec.recipe.epochs / speed
+
+
+def words(seconds: float) -> str:
+    """A duration for people.
+
+    >>> words(42), words(200), words(9000)
+    ('42 s', '3.3 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,122 @@
+"""What is kept of a finished run: three accuracies, a few numbers, the columns of its epochs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import tolerant
+from tolerant.experiment.spec import TRAINING_VERSION
+
+# Of the epochs' records; the others repeat the recipe (lr) or are told once a row (time).
+COLUMNS = (
+    "train_loss",
+    "validation_loss",
+    "validation_accuracy",
+    "test_accuracy",
+    "p_y_right",
+    "p_y_wrong",
+    "kept_fraction",
+    "prune_precision",
+    "prune_recall",
+)
+
+
+def columns(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """Records as columns; None where an epoch did not measure, no column where none did."""
+    table = {name: [record.get(name) for record in history] for name in COLUMNS}
+    return {name: column for name, column in table.items() if any(v is not None for v in column)}
+
+
+def choose(history: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Test accuracy at the epoch each rule chooses; of equal epochs the first. Epochs from 0.
+
+    Without validation rows there is no such rule.
+
+    >>> choose([{"validation_accuracy": 0.6, "test_accuracy": 0.7},
+    ...         {"validation_accuracy": 0.5, "test_accuracy": 0.8}])["noisy_validation"]
+    {'epoch': 0, 'test_accuracy': 0.7}
+    """
+    test = [record["test_accuracy"] for record in history]
+    chosen = {"last_epoch": len(history) - 1, "best_test": int(np.argmax(test))}
+    if "validation_accuracy" in history[0]:
+        validation = [record["validation_accuracy"] for record in history]
+        chosen = {"noisy_validation": int(np.argmax(validation)), **chosen}
+    return {rule: {"epoch": e, "test_accuracy": test[e]} for rule, e in chosen.items()}
+
+
+def peak_mem_mib(device: torch.device) -> float:
+    """Most memory so far: of the device where there is one, else of this process."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if platform.system() == "Darwin" else 2**10), 1)
+
+
+def hardware(device: torch.device) -> str:
+    """The device's name."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_cpu_name()}, {torch.get_num_threads()} thread(s)"
+
+
+def versions() -> dict[str, Any]:
+    """What the numbers were made with."""
+    return {
+        "training": TRAINING_VERSION,
+        "tolerant": tolerant.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+@cache
+def commit() -> str | None:
+    """The checkout's commit, `+` after it where files differ; TOLERANT_COMMIT where there is no git."""
+    folder = Path(__file__).parent
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        changes = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no", "--", "."],
+            cwd=folder.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("TOLERANT_COMMIT")
+    return head + ("+" if changes else "")
+
+
+def now() -> str:
+    """UTC, in seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@cache
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

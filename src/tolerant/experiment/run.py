@@ -1,0 +1,83 @@
+"""Do the specs that are not stored yet: skip, resume, go on past failures, report them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tolerant.experiment.attempt import OnEpoch, Outcome, Runner, Tell, stored
+from tolerant.experiment.engines import processes, side_by_side
+from tolerant.experiment.grid import with_needs
+from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.store import Row, Store
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `run` found and did."""
+
+    rows: list[Row]
+    """Those of the specs asked for, in their order, as far as they are stored now."""
+    done: int
+    failed: list[Outcome]
+
+
+def run(
+    specs: Iterable[RunSpec],
+    *,
+    results: str | os.PathLike[str] = "results",
+    checkpoints: str | os.PathLike[str] = "runs",
+    device: str = "auto",
+    fleet: int = 1,
+    workers: int = 0,
+    tell: Tell | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Report:
+    """Run what is not stored in `results`, and the runs it needs.
+
+    fleet: runs side by side on the device, in this process.
+    workers: processes instead, one run each (CPU grids of small runs).
+    tell, on_epoch: called as runs end, and as their epochs do.
+
+    Any number of calls may share the folders: each run is done by one of them. A call that was
+    killed is repeated as it was, and its runs go on from their checkpoints.
+
+    >>> import tempfile
+    >>> from tolerant.experiment.grid import digits, part
+    >>> folder = tempfile.mkdtemp()
+    >>> specs = part(digits(), method=["lq"], noise_rate=[0.2])
+    >>> report = run(specs, results=folder, checkpoints=folder + "/runs")
+    >>> report.done, report.rows[0]["key"] == specs[0].key
+    (1, True)
+    >>> run(specs, results=folder, checkpoints=folder + "/runs").done
+    0
+    """
+    asked = list(specs)
+    store = Store(results)
+    todo = missing(asked, store)
+    runner = Runner(os.fspath(results), os.fspath(checkpoints), device, fleet)
+    outcomes: list[Outcome] = []
+
+    def note(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        if tell is not None:
+            tell(outcome)
+
+    if workers:
+        processes(todo, runner, note, workers)
+    else:
+        side_by_side(todo, runner, note, on_epoch)
+    after = stored(store)
+    return Report(
+        rows=[after[spec.key] for spec in asked if spec.key in after],
+        done=sum(outcome.status == "done" for outcome in outcomes),
+        failed=[outcome for outcome in outcomes if outcome.status == "failed"],
+    )
+
+
+def missing(specs: Iterable[RunSpec], store: Store) -> list[RunSpec]:
+    """What is to be done for the specs: those not stored, each after the run it needs."""
+    known = stored(store)
+    todo = with_needs(spec for spec in specs if spec.key not in known)
+    return [spec for spec in todo if spec.key not in known]
