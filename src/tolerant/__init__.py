@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from tolerant import functional
 from tolerant.losses import *  # noqa: F403
 from tolerant.losses import __all__ as _losses
-from tolerant.losses import functional
 
 __version__ = "0.1.0"
 

@@ -3,6 +3,7 @@
 from tolerant.losses.binary import BinaryLqLoss
 from tolerant.losses.combine import BackwardCorrected, ForwardCorrected, SumLoss
 from tolerant.losses.full_row import BootstrapLoss, GJSLoss, HardBootstrapLoss, NCELoss, NFLLoss
+from tolerant.losses.linear import LinearLqLoss
 from tolerant.losses.module import (
     AELLoss,
     AGCELoss,
@@ -34,6 +35,7 @@ __all__ = [
     "GJSLoss",
     "HardBootstrapLoss",
     "JSLoss",
+    "LinearLqLoss",
     "LqLoss",
     "MAELoss",
     "NCELoss",

@@ -66,8 +66,8 @@ class _Corrected(nn.Module):
         self.register_buffer("transition", transition)
 
     def _weighing(self, logits: Tensor, sample_weight: Tensor | None) -> Weighing:
-        num_classes = logits.shape[min(1, logits.ndim - 1)]
-        if num_classes != len(self.transition):
+        num_classes = logits.shape[1] if logits.ndim > 1 else logits.numel()
+        if logits.ndim and num_classes != len(self.transition):
             raise ValueError(
                 f"logits must have one column per class of the transition, {len(self.transition)}; "
                 f"got {num_classes}."

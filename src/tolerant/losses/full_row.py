@@ -96,7 +96,7 @@ class _Share(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         a, b = ctx.saved_tensors
         scaled = grad / (a + b) / (a + b)
         return scaled * b, -scaled * a
@@ -169,7 +169,7 @@ class GJSLoss(RobustLoss):
     @classmethod
     def compute(
         cls,
-        logits: Tensor | Sequence[Tensor],  # type: ignore[override]
+        logits: Tensor | Sequence[Tensor],
         labels: Tensor,
         hyper: dict[str, Any],
         weighing: Weighing,

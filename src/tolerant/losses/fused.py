@@ -39,7 +39,7 @@ def weigh(values: Tensor, row_weight: Tensor) -> Tensor:
 
 class _PhiRows(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         logits: Tensor,
         labels: Tensor,
@@ -56,7 +56,7 @@ class _PhiRows(torch.autograd.Function):
         return weigh(values, row_weight)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, labels, row_weight, values, gradient = ctx.saved_tensors
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted: stay differentiable
             losses = plain_phi_rows(logits, labels, row_weight, ctx.phi, ctx.hyper)

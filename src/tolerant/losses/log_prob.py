@@ -22,8 +22,8 @@ from torch import Tensor
 def log_p_y(logits: Tensor, labels: Tensor) -> Tensor:
     """Log-probability of each row's given label.
 
-    >>> log_p_y(torch.tensor([[100.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1]))
-    tensor([-3.7835e-44, -6.9315e-01])
+    >>> log_p_y(torch.tensor([[50.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1]))
+    tensor([-1.9287e-22, -6.9315e-01])
     """
     return _LogPY.apply(logits, labels)
 
@@ -83,7 +83,7 @@ class _LogPY(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         logits, labels = ctx.saved_tensors
         _, rivals, rival_sum, total = _split(logits, labels)
         direction = torch.where(_is_class(labels, logits), rival_sum, -rivals) / total
@@ -118,7 +118,7 @@ class _LogSoftmax(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (logits,) = ctx.saved_tensors
         p = F.softmax(_upcast(logits), -1)
         gradient = _balanced(grad - p * grad.sum(-1, keepdim=True), _at_top(logits))
@@ -140,11 +140,14 @@ class _LogPGiven(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         logits, labels, transition = ctx.saved_tensors
         z, t = _upcast(logits), transition.to(compute_dtype(logits)).t()[labels]
-        # The posterior of the true class given the label, less the prior. In log space: a zero of T
-        # is exp(-inf) = 0, and p_i T[i, y] may underflow while their ratio does not.
-        direction = F.softmax(z + torch.log(t), -1) - F.softmax(z, -1)
-        direction = _balanced(direction, _at_top(logits))
+        # Posterior less prior, r_j - p_j = r_j (T_jy - p_given) / T_jy. The posterior is formed in log
+        # space, where a zero of T is exp(-inf) and p_i T_iy may underflow while their ratio does not;
+        # T_jy - p_given is taken from the top class, whose own term then drops out of the sum.
+        p, posterior = F.softmax(z, -1), F.softmax(z + torch.log(t), -1)
+        top = t.gather(-1, z.argmax(-1, keepdim=True))
+        lead = (t - top) - (p * (t - top)).sum(-1, keepdim=True)
+        direction = torch.where(t > 0, posterior * lead / torch.where(t > 0, t, 1.0), -p)
         return (grad.unsqueeze(-1) * direction).to(logits.dtype), None, None

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from tolerant.losses import fused
+from tolerant.losses import fused, triton_kernels
 from tolerant.losses.check import check_reduction
 from tolerant.losses.domain import Domain
 from tolerant.losses.log_prob import log_softmax
 from tolerant.losses.phi import PHI, Phi
-from tolerant.losses.reduction import Weighing, weighted_loss
+from tolerant.losses.reduction import Weighing, check_call, rows_of, weighted_loss
 
 IMPLEMENTATIONS = ("auto", "plain", "fused", "triton")
 
@@ -105,6 +105,9 @@ class RobustLoss(nn.Module):
         """The loss without a module: what `forward` and `tolerant.functional` call."""
 
         def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+            # A row that does not count must not reach the formula: where it holds -inf, 0 * inf in the
+            # formula's derivative would be NaN.
+            z = torch.where((row_weight == 0).unsqueeze(1), 0.0, z)
             return fused.weigh(cls.formula()(z, y, **hyper), row_weight)
 
         return weighted_loss(logits, labels, weighing, rows)
@@ -147,6 +150,21 @@ class PhiLoss(RobustLoss):
         weighing: Weighing,
         impl: str = "auto",
     ) -> Tensor:
+        if _triton_serves(logits, labels, weighing, impl):
+            _, shape = check_call(logits, labels, weighing)
+            sample_weight = weighing.sample_weight
+            losses = triton_kernels.phi_loss(
+                rows_of(logits),
+                labels.reshape(-1),
+                phi=cls.name,
+                hyper=hyper,
+                weight=weighing.weight,
+                sample_weight=None if sample_weight is None else sample_weight.reshape(-1),
+                ignore_index=weighing.ignore_index,
+                reduction=weighing.reduction,
+            )
+            return losses.reshape(shape) if weighing.reduction == "none" else losses
+
         def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
             if y.is_floating_point():
                 values = (y * cls.phi(log_softmax(z), **hyper)).sum(-1)
@@ -155,6 +173,18 @@ class PhiLoss(RobustLoss):
             return phi_rows(z, y, row_weight, cls.phi, hyper)
 
         return weighted_loss(logits, labels, weighing, rows)
+
+
+def _triton_serves(logits: Tensor, labels: Tensor, weighing: Weighing, impl: str) -> bool:
+    if impl not in ("auto", "triton") or labels.is_floating_point():
+        return False
+    serves = triton_kernels.available(logits, weighing.sample_weight)
+    if impl == "triton" and not serves:
+        raise ValueError(
+            "impl='triton' must have logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "
+            f"installed; got logits on {logits.device}. impl='auto' falls back by itself."
+        )
+    return serves
 
 
 def _fused_serves(logits: Tensor, impl: str) -> bool:
@@ -228,7 +258,7 @@ class LqLoss(PhiLoss):
     >>> loss
     LqLoss(q=0.7)
     >>> loss(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0]))
-    tensor(0.6094)
+    tensor(0.6138)
     """
 
     name = "lq"

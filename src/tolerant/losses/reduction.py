@@ -31,6 +31,16 @@ class Weighing:
 
 def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows) -> Tensor:
     """Brings the input to rows, weighs them, calls `rows`, reduces, and restores the shape."""
+    num_classes, shape = check_call(logits, labels, weighing)
+    flat, row_labels, row_weight, empty = _to_rows(logits, labels, num_classes, weighing)
+    losses = rows(flat, row_labels, row_weight)
+    if weighing.reduction == "none":
+        return losses.reshape(shape)
+    return losses.sum() if empty is None else losses.sum() + empty
+
+
+def check_call(logits: Tensor, labels: Tensor, weighing: Weighing) -> tuple[int, torch.Size]:
+    """Refuses what does not fit together; the number of classes and the losses' shape."""
     check_logits_and_labels(logits, labels)
     num_classes = logits.shape[min(1, logits.ndim - 1)]
     if weighing.weight is not None:
@@ -38,11 +48,12 @@ def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows
     shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
     if weighing.sample_weight is not None:
         check_vector("sample_weight", weighing.sample_weight, shape, "one per label")
-    flat, row_labels, row_weight, empty = _to_rows(logits, labels, num_classes, weighing)
-    losses = rows(flat, row_labels, row_weight)
-    if weighing.reduction == "none":
-        return losses.reshape(shape)
-    return losses.sum() if empty is None else losses.sum() + empty
+    return num_classes, shape
+
+
+def rows_of(logits: Tensor) -> Tensor:
+    """Logits (N, C, d1, ...) as rows (N * d1 * ..., C)."""
+    return logits.movedim(1, -1).reshape(-1, logits.shape[1]) if logits.ndim > 1 else logits[None]
 
 
 def _to_rows(
@@ -53,12 +64,11 @@ def _to_rows(
     The divisor is part of the row weight, not a division at the end, so that the gradient formed in
     the forward pass is final.
     """
-    flat = logits.movedim(1, -1).reshape(-1, num_classes) if logits.ndim > 1 else logits[None]
+    flat = rows_of(logits)
     dtype = compute_dtype(logits)
     sample = None if weighing.sample_weight is None else weighing.sample_weight.reshape(-1).to(dtype)
     if labels.is_floating_point():
-        soft = labels.movedim(1, -1).reshape(-1, num_classes) if labels.ndim > 1 else labels[None]
-        soft = soft.to(dtype)
+        soft = rows_of(labels).to(dtype)
         if weighing.weight is not None:
             soft = soft * weighing.weight.to(dtype)
         row_weight = flat.new_ones(len(flat), dtype=dtype) if sample is None else sample

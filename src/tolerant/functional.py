@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tolerant.losses.binary import binary_lq_loss
 from tolerant.losses.check import check_reduction
+from tolerant.losses.linear import linear_lq_loss
 from tolerant.losses.log_prob import log_p_given, log_p_y, log_softmax
 from tolerant.losses.module import RobustLoss
 from tolerant.losses.reduction import Weighing
@@ -41,7 +42,8 @@ def _function(loss: type[RobustLoss]) -> Callable[..., Tensor]:
     own = inspect.signature(loss).parameters.values()
     function.__signature__ = inspect.Signature([*positional, *own])  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = f"{loss.name.replace('-', '_')}_loss"
-    function.__doc__ = loss.__doc__
+    summary = (loss.__doc__ or "").splitlines()[0]
+    function.__doc__ = f"{summary}\n\nThe function of `tolerant.{loss.__name__}`."
     return function
 
 
@@ -66,6 +68,7 @@ bootstrap_hard_loss = _function(REGISTRY["bootstrap-hard"].module)
 
 __all__ = [
     "binary_lq_loss",
+    "linear_lq_loss",
     "log_p_given",
     "log_p_y",
     "log_softmax",

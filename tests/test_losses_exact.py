@@ -1,0 +1,175 @@
+"""Every loss of the registry against mpmath: values and gradients, to the last digit that fp32 has."""
+
+from __future__ import annotations
+
+import mpmath
+import pytest
+import torch
+from mpmath import mp, mpf
+
+from tolerant.losses import REGISTRY, CCELoss, ForwardCorrected, LqLoss, make_loss
+
+GAPS = [0.0, 10.0, 20.0, 110.0, 1e4, -10.0, -20.0, -110.0, -1e4]
+TINY = mpf("1e-37")  # below this fp32 has no normal numbers, and no digits to check
+
+
+def lq(p, q):
+    return -mpmath.log(p) if q == 0 else (1 - p ** mpf(q)) / q
+
+
+def focal(p, gamma):
+    return -((1 - p) ** mpf(gamma)) * mpmath.log(p)
+
+
+def js(p, pi):
+    m, other = pi + (1 - pi) * p, 1 - mpf(pi)
+    kl_label = -mpmath.log(m)
+    kl_model = p * mpmath.log(p / m) - (1 - p) * mpmath.log(other)
+    return (pi * kl_label + other * kl_model) / (-other * mpmath.log(other))
+
+
+def entropy(probs):
+    return -sum(p * mpmath.log(p) for p in probs)
+
+
+# From the papers' definitions, on all probabilities (the label is class 0): nothing of our algebra.
+DEFINITIONS = {
+    "cce": lambda p, label_smoothing: -mpmath.log(p[0]),
+    "mae": lambda p: sum(abs((j == 0) - p_j) for j, p_j in enumerate(p)),
+    "lq": lambda p, q: lq(p[0], q),
+    "truncated-lq": lambda p, q, k: lq(max(p[0], mpf(k)), q),
+    "focal": lambda p, gamma: focal(p[0], gamma),
+    "taylor": lambda p, order: sum((1 - p[0]) ** i / mpf(i) for i in range(1, order + 1)),
+    "rce": lambda p, log_zero: -log_zero * sum(p[1:]),
+    "sce": lambda p, alpha, beta, log_zero: -alpha * mpmath.log(p[0]) - beta * log_zero * sum(p[1:]),
+    "agce": lambda p, a, q: ((mpf(a) + 1) ** mpf(q) - (mpf(a) + p[0]) ** mpf(q)) / q,
+    "aul": lambda params, a, p: ((a - params[0]) ** mpf(p) - (mpf(a) - 1) ** mpf(p)) / p,
+    "ael": lambda p, a: mpmath.exp(-p[0] / a),
+    "phuber": lambda p, tau: -mpmath.log(p[0]) if p[0] >= 1 / mpf(tau) else -tau * p[0] + mpmath.log(tau) + 1,
+    "js": lambda p, pi: js(p[0], mpf(pi)),
+    "nce": lambda p: mpmath.log(p[0]) / sum(mpmath.log(p_j) for p_j in p),
+    "nfl": lambda p, gamma: focal(p[0], gamma) / sum(focal(p_j, gamma) for p_j in p),
+    "gjs": lambda p, pi: js(p[0], mpf(pi)),
+    "bootstrap-soft": lambda p, beta: -mpf(beta) * mpmath.log(p[0]) + (1 - mpf(beta)) * entropy(p),
+    "bootstrap-hard": lambda p, beta: -mpf(beta) * mpmath.log(p[0]) - (1 - mpf(beta)) * mpmath.log(max(p)),
+}
+
+
+def make_logits(gap: float, num_classes: int) -> torch.Tensor:
+    """The label, class 0, loses to class 1 by `gap`; all numbers fit bf16 and fp16 exactly."""
+    generator = torch.Generator().manual_seed(num_classes)
+    logits = (torch.randn(num_classes, generator=generator) - 3).bfloat16().float()
+    logits[0], logits[1] = (0.0, gap) if gap >= 0 else (-gap, 0.0)
+    return logits.bfloat16().float()
+
+
+def truth(value, logits: torch.Tensor, entries: list[int]):
+    """Value and gradient of a function of the probabilities, at 60 digits (more where 1 - p is tiny)."""
+    with mp.workdps(60 + int(min(220, abs(float(logits[0] - logits[1])))) // 2):
+        exps = [mpmath.exp(mpf(float(x))) for x in logits]
+
+        def moved(entry: int, by):
+            here = [*exps[:entry], exps[entry] * mpmath.exp(by), *exps[entry + 1 :]]
+            total = mpmath.fsum(here)
+            return value([e / total for e in here])
+
+        step = mpf(10) ** -(mp.dps // 3)
+        gradient = [(moved(i, step) - moved(i, -step)) / (2 * step) for i in entries]
+        return moved(0, mpf(0)), gradient
+
+
+def computed(loss, logits: torch.Tensor, dtype: torch.dtype):
+    leaf = logits.to(dtype)[None].requires_grad_()
+    value = loss(leaf, torch.tensor([0]))
+    (gradient,) = torch.autograd.grad(value, leaf)
+    assert gradient.dtype == dtype
+    assert torch.isfinite(gradient).all()
+    return value.detach(), gradient[0]
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("num_classes", [2, 10, 1000])
+@pytest.mark.parametrize("name", REGISTRY)
+def test_value_and_gradient_match_mpmath(name, num_classes, gap):
+    if name == "bootstrap-hard" and gap == 0:
+        gap = 0.5  # the most probable class is not a tie: the loss has a kink there
+    options = {"k": 0.3} if name == "truncated-lq" else {}  # not p_y itself: another kink
+    loss = make_loss(name, **options)
+    logits = make_logits(gap, num_classes)
+    entries = [0, 1] if num_classes == 2 else [0, 1, num_classes - 1]
+    true_value, true_gradient = truth(lambda p: DEFINITIONS[name](p, **loss.hyper), logits, entries)
+    for impl in ("auto", "plain"):
+        value, gradient = computed(make_loss(name, impl=impl, **options), logits, torch.float32)
+        allowed = 2.4e-7 * (6 + abs(gap))
+        if abs(true_value) > TINY:
+            assert abs(mpf(value.item()) - true_value) <= allowed * abs(true_value)
+        for entry, expected in zip(entries, true_gradient, strict=True):
+            if abs(expected) > TINY:
+                error = abs(mpf(gradient[entry].item()) - expected)
+                assert error <= allowed * abs(expected), (impl, entry, float(error / expected))
+
+
+def ulp(x: float, dtype: torch.dtype) -> float:
+    """The distance to the next number of the dtype."""
+    info = torch.finfo(dtype)
+    size = max(abs(x), info.smallest_normal)
+    return info.eps * 2.0 ** int(mpmath.floor(mpmath.log(size, 2)))
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", REGISTRY)
+def test_half_precision_is_the_rounded_truth(name, dtype, gap):
+    logits = make_logits(gap, 10)
+    _, exact = computed(make_loss(name), logits, torch.float64)
+    _, found = computed(make_loss(name), logits, dtype)
+    for expected, got in zip(exact.tolist(), found.tolist(), strict=True):
+        rounding = abs(torch.tensor(expected).to(dtype).item() - expected)
+        assert abs(got - expected) <= rounding + ulp(expected, dtype)
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("loss", [CCELoss(), LqLoss(q=0.7)], ids=["cce", "lq"])
+@pytest.mark.parametrize("matrix", ["uniform", "sparse"])
+def test_forward_correction_matches_mpmath(loss, matrix, gap):
+    num_classes = 10
+    if matrix == "uniform":
+        transition = torch.full((num_classes, num_classes), 0.04) + 0.6 * torch.eye(num_classes)
+    else:  # class 1 is given as 0 in 3 of 8 rows, all else is right: many zeros
+        transition = torch.eye(num_classes)
+        transition[1, 0], transition[1, 1] = 0.375, 0.625
+    logits = make_logits(gap, num_classes)
+    column = [mpf(float(t)) for t in transition[:, 0]]
+    q = loss.hyper.get("q", 0)
+
+    def definition(p):
+        return lq(mpmath.fsum(t * p_i for t, p_i in zip(column, p, strict=True)), q)
+
+    entries = [0, 1, 9]
+    true_value, true_gradient = truth(definition, logits, entries)
+    value, gradient = computed(ForwardCorrected(loss, transition), logits, torch.float32)
+    allowed = 2.4e-7 * (6 + abs(gap))
+    assert abs(mpf(value.item()) - true_value) <= allowed * abs(true_value) + TINY
+    for entry, expected in zip(entries, true_gradient, strict=True):
+        if abs(expected) > TINY:
+            assert abs(mpf(gradient[entry].item()) - expected) <= allowed * abs(expected)
+
+
+def test_correction_by_a_sparse_matrix_has_no_dead_gradient():
+    """Where T has a zero and p underflows, the posterior is still well defined."""
+    logits = torch.tensor([[-200.0, 0.0, -100.0]], requires_grad=True)
+    transition = torch.eye(3)
+    value = ForwardCorrected(CCELoss(), transition)(logits, torch.tensor([0]))
+    value.backward()
+    assert value.item() == pytest.approx(200.0)
+    assert logits.grad[0].tolist() == pytest.approx([-1.0, 1.0, 0.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name, info in REGISTRY.items() if info.is_phi])
+def test_monotone_in_p_y(name):
+    """A more probable label never costs more."""
+    gaps = torch.linspace(-30, 30, 2001, dtype=torch.float64)
+    logits = torch.stack([gaps, torch.zeros_like(gaps)], 1)
+    losses = make_loss(name, reduction="none")(logits, torch.zeros(len(gaps), dtype=torch.long))
+    assert (losses.diff() <= 1e-15).all()
+    assert losses[0] > losses[-1]

@@ -1,0 +1,159 @@
+"""Bad input is refused before anything is computed, with the rule, the value and the way out."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+
+import pytest
+import torch
+
+from tolerant import functional
+from tolerant.losses import (
+    REGISTRY,
+    BackwardCorrected,
+    BinaryLqLoss,
+    CCELoss,
+    ForwardCorrected,
+    GJSLoss,
+    LqLoss,
+    NCELoss,
+    SumLoss,
+    TruncatedLqLoss,
+    make_loss,
+)
+
+LOGITS, LABELS = torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])
+
+
+def just_outside(domain) -> list[float]:
+    outside = [math.nan, math.inf, "0.5", None, True]
+    if math.isfinite(domain.low):
+        outside.append(domain.low if domain.open_low else domain.low - 1e-9)
+    if math.isfinite(domain.high):
+        outside.append(domain.high if domain.open_high else domain.high + 1e-9)
+    if domain.integer:
+        outside.append(1.5)
+    return outside
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"), [(name, p) for name, info in REGISTRY.items() for p in info.domains]
+)
+def test_hyper_parameters_outside_their_domain(name, parameter):
+    domain = REGISTRY[name].domains[parameter]
+    for value in just_outside(domain):
+        with pytest.raises(ValueError, match=f"^{parameter} must be in .*; got"):
+            make_loss(name, **{parameter: value})
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_registry_rows_are_whole(name):
+    info = REGISTRY[name]
+    assert info.domains.keys() == info.defaults.keys()
+    assert all(value in info.domains[key] for key, value in info.defaults.items())
+    assert info.paper
+    assert info.module.__doc__
+    function = getattr(functional, f"{name.replace('-', '_')}_loss")
+    shown = inspect.signature(function).parameters
+    assert {key: shown[key].default for key in info.defaults} == info.defaults
+    assert list(inspect.signature(info.module).parameters)[: len(info.defaults)] == list(info.defaults)
+
+
+def test_q_says_the_way_out():
+    with pytest.raises(ValueError, match=r"q must be in \[0, 1\]; got 1.5. For cross entropy use q=0"):
+        LqLoss(q=1.5)
+    with pytest.raises(ValueError, match=r"k must be in \(0, 1\); got 0.*use lq"):
+        TruncatedLqLoss(k=0)
+
+
+def test_unknown_arguments_are_named():
+    with pytest.raises(TypeError, match=r"LqLoss has no argument 'gamma'. It takes: q, weight"):
+        LqLoss(gamma=2.0)
+    with pytest.raises(ValueError, match="reduction must be one of none, mean, sum; got 'avg'"):
+        LqLoss(reduction="avg")
+    with pytest.raises(ValueError, match="impl must be one of auto"):
+        LqLoss(impl="cuda")
+    with pytest.raises(
+        ValueError, match=r"impl=.triton. must have .* CUDA GPU .* got logits on cpu"
+    ):
+        LqLoss(impl="triton")(LOGITS, LABELS)
+
+
+@pytest.mark.parametrize("loss", [LqLoss(), NCELoss(), ForwardCorrected(CCELoss(), torch.eye(3))])
+def test_labels_and_shapes(loss):
+    with pytest.raises(ValueError, match=r"labels must be in 0..2, or ignore_index=-100; got 3"):
+        loss(LOGITS, torch.tensor([0, 1, 3, 0]))
+    with pytest.raises(ValueError, match="got -1"):
+        loss(LOGITS, torch.tensor([0, -1, 2, 0]))
+    with pytest.raises(ValueError, match=r"labels of dtype torch.float32 .* For class indices call"):
+        loss(LOGITS, LABELS.float())
+    with pytest.raises(ValueError, match=r"labels must have shape \(4,\) .* got \(3,\)"):
+        loss(LOGITS, LABELS[:3])
+    with pytest.raises(TypeError, match=r"labels must be class indices .* got torch.bool"):
+        loss(LOGITS, LABELS > 0)
+    with pytest.raises(TypeError, match=r"logits must be floating point; got torch.int64"):
+        loss(LOGITS.long(), LABELS)
+    with pytest.raises(ValueError, match="logits must have a class dimension"):
+        loss(torch.tensor(1.0), LABELS)
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(4,\), one per label; got \(2,\)"):
+        loss(LOGITS, LABELS, sample_weight=torch.ones(2))
+
+
+def test_class_weights_of_the_wrong_length():
+    with pytest.raises(ValueError, match=r"weight must have shape \(3,\), one per class; got \(4,\)"):
+        LqLoss(weight=torch.ones(4))(LOGITS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("transition", "message"),
+    [
+        (torch.ones(2, 3) / 3, r"square matrix.*got shape \(2, 3\)"),
+        (torch.tensor([[0.5, 0.4], [0.0, 1.0]]), "row 0 sums to 0.9"),
+        (torch.tensor([[1.5, -0.5], [0.0, 1.0]]), "none negative or NaN; got -0.5"),
+        (torch.tensor([[math.nan, 1.0], [0.0, 1.0]]), "none negative or NaN; got nan"),
+        (torch.tensor([[0.9, 0.0], [0.1, 1.0]]), "pass transition.T"),
+    ],
+)
+def test_transition_matrices(transition, message):
+    with pytest.raises(ValueError, match=message):
+        ForwardCorrected(CCELoss(), transition)
+
+
+def test_corrections_refuse_what_they_cannot_do():
+    with pytest.raises(ValueError, match=r"one column per class of the transition, 2; got 3"):
+        ForwardCorrected(CCELoss(), torch.eye(2))(LOGITS, LABELS)
+    with pytest.raises(TypeError, match=r"loss of p_y alone .* got NCELoss"):
+        ForwardCorrected(NCELoss(), torch.eye(3))
+    with pytest.raises(ValueError, match=r"condition number is .* ForwardCorrected needs no inverse"):
+        BackwardCorrected(CCELoss(), torch.full((3, 3), 1 / 3))
+    with pytest.raises(TypeError, match="loss must be CCELoss"):
+        BackwardCorrected(LqLoss(), torch.eye(3))
+    never = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
+    with pytest.raises(ValueError, match=r"label 2 occurs, but column 2 of the transition is all 0"):
+        ForwardCorrected(CCELoss(), never)(LOGITS, LABELS)
+
+
+def test_sums_and_views_and_binary():
+    with pytest.raises(ValueError, match="at least one loss"):
+        SumLoss()
+    with pytest.raises(ValueError, match=r"one reduction; got \['mean', 'sum'\]"):
+        SumLoss(LqLoss(), NCELoss(reduction="sum"))
+    with pytest.raises(ValueError, match=r"factors must be one per loss, 1; got \(1, 2\)"):
+        SumLoss(LqLoss(), factors=(1, 2))
+    with pytest.raises(ValueError, match="at least one tensor of logits"):
+        GJSLoss()([], LABELS)
+    with pytest.raises(ValueError, match=r"labels must have the logits' shape \(4, 3\); got \(4,\)"):
+        BinaryLqLoss()(LOGITS, LABELS)
+    with pytest.raises(ValueError, match=r"labels must be in \[0, 1\], or ignore_index=-100; got 2"):
+        BinaryLqLoss()(LOGITS, torch.full((4, 3), 2.0))
+    with pytest.raises(ValueError, match=r"sample_weight must have the labels' shape"):
+        BinaryLqLoss()(LOGITS, torch.zeros(4, 3), torch.ones(4))
+
+
+def test_a_pickled_loss_keeps_its_numbers():
+    loss = pickle.loads(pickle.dumps(TruncatedLqLoss(q=0.3, k=0.2, ignore_index=7)))
+    assert (loss.q, loss.k, loss.ignore_index) == (0.3, 0.2, 7)
+    with pytest.raises(AttributeError, match="gamma"):
+        _ = loss.gamma

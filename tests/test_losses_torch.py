@@ -1,0 +1,433 @@
+"""The losses as PyTorch citizens: same meaning as CrossEntropyLoss, and at home in its transforms."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tolerant
+from tolerant import functional
+from tolerant.losses import (
+    REGISTRY,
+    BackwardCorrected,
+    BinaryLqLoss,
+    CCELoss,
+    ForwardCorrected,
+    GJSLoss,
+    JSLoss,
+    LqLoss,
+    MAELoss,
+    NCELoss,
+    RCELoss,
+    SumLoss,
+    make_loss,
+)
+from tolerant.losses.fused import BLOCK_BYTES
+
+N, C = 12, 5
+PHI_LOSSES = [name for name, info in REGISTRY.items() if info.is_phi]
+
+
+def example(seed: int = 0, shape: tuple[int, ...] = (N, C), dtype: torch.dtype = torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    logits = (3 * torch.randn(shape, generator=generator)).to(dtype)
+    labels = torch.randint(shape[1], shape[:1] + shape[2:], generator=generator)
+    return logits, labels, generator
+
+
+def value_and_gradient(loss, logits, *args):
+    leaf = logits.detach().clone().requires_grad_()
+    value = loss(leaf, *args)
+    (gradient,) = torch.autograd.grad(value.sum(), leaf)
+    return value.detach(), gradient
+
+
+SHAPES = [(N, C), (4, C, 3), (2, C, 3, 2)]
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("ignored", ["none", "some", "all"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("loss", [CCELoss, LqLoss])
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+def test_q_0_is_cross_entropy(loss, impl, shape, weighted, ignored, reduction):
+    logits, labels, generator = example(1, shape)
+    if ignored == "some":
+        labels[torch.rand(labels.shape, generator=generator) < 0.4] = -7
+    elif ignored == "all":
+        labels[:] = -7
+    weight = torch.rand(C, generator=generator) if weighted else None
+    options = {"weight": weight, "ignore_index": -7, "reduction": reduction}
+    own = loss(**options, impl=impl, **({"q": 0} if loss is LqLoss else {}))
+    found = value_and_gradient(own, logits, labels)
+    expected = value_and_gradient(lambda z, y: F.cross_entropy(z, y, **options), logits, labels)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_soft_labels_and_smoothing_are_cross_entropy_s(shape, soft, smoothing, weighted, reduction):
+    logits, labels, generator = example(2, shape)
+    if soft:
+        labels = torch.rand(shape, generator=generator).softmax(1)
+    else:
+        labels.view(-1)[0] = -100
+    weight = torch.rand(C, generator=generator) if weighted else None
+    options = {"weight": weight, "reduction": reduction, "label_smoothing": smoothing}
+    found = value_and_gradient(CCELoss(**options), logits, labels)
+    expected = value_and_gradient(lambda z, y: F.cross_entropy(z, y, **options), logits, labels)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_unbatched_logits_are_one_row():
+    logits, labels, _ = example()
+    assert LqLoss()(logits[0], labels[0]) == LqLoss()(logits[:1], labels[:1])
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_empty_batch_is_torch_s(reduction):
+    logits, labels = torch.zeros(0, C), torch.zeros(0, dtype=torch.long)
+    found = LqLoss(reduction=reduction)(logits, labels)
+    torch.testing.assert_close(found, F.cross_entropy(logits, labels, reduction=reduction), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_soft_one_hot_labels_equal_hard_labels(name):
+    logits, labels, _ = example(3)
+    one_hot = F.one_hot(labels, C).float()
+    hard = value_and_gradient(make_loss(name), logits, labels)
+    soft = value_and_gradient(make_loss(name), logits, one_hot)
+    for a, b in zip(hard, soft, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_sample_weight_counts_rows(name):
+    """A row of weight 2 is the row twice, one of weight 0 is no row."""
+    logits, labels, _ = example(4)
+    weights = torch.tensor([0.0, 1.0, 2.0]).repeat(N // 3)
+    repeated = torch.arange(N).repeat_interleave(weights.long())
+    loss = make_loss(name)
+    torch.testing.assert_close(
+        loss(logits, labels, sample_weight=weights), loss(logits[repeated], labels[repeated])
+    )
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_ignored_rows_are_no_rows(name, reduction):
+    logits, labels, _ = example(5)
+    holes = labels.clone()
+    holes[::3] = -100
+    keep = holes != -100
+    # An ignored row's masked-out classes must not matter.
+    logits[0] = torch.tensor([-math.inf] * (C - 1) + [0.0])
+    loss = make_loss(name, reduction=reduction)
+    found, gradient = value_and_gradient(loss, logits, holes)
+    expected = loss(logits[keep], labels[keep])
+    torch.testing.assert_close(found[keep] if reduction == "none" else found, expected)
+    assert (gradient[~keep] == 0).all()
+
+
+@pytest.mark.parametrize("name", PHI_LOSSES)
+def test_fused_path_equals_plain_path(name):
+    """Over several blocks of rows, with weights, ignored rows and an upstream gradient."""
+    rows = 3 * BLOCK_BYTES // (4 * 1000) + 5
+    logits, labels, generator = example(6, (rows, 1000))
+    labels[::7] = -100
+    weight, upstream = torch.rand(1000, generator=generator), torch.rand(rows, generator=generator)
+    results = []
+    for impl in ("fused", "plain"):
+        leaf = logits.clone().requires_grad_()
+        losses = make_loss(name, impl=impl, weight=weight, reduction="none")(leaf, labels)
+        losses.backward(upstream)
+        results.append((losses.detach(), leaf.grad))
+    for fused, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, rtol=2e-6, atol=1e-12)
+
+
+def test_backward_twice_and_scaled_upstream():
+    logits, labels, _ = example()
+    leaf = logits.requires_grad_()
+    value = LqLoss()(leaf, labels)
+    (first,) = torch.autograd.grad(value, leaf, retain_graph=True)
+    (scaled,) = torch.autograd.grad(3 * value, leaf, retain_graph=True)
+    (again,) = torch.autograd.grad(value, leaf)
+    torch.testing.assert_close(scaled, 3 * first)
+    assert torch.equal(first, again)
+
+
+def test_a_loss_scale_reaches_fp16_gradients():
+    """The gradient 8.3e-7 is a denormal of fp16: scaled by 65536 it must come out with all its bits."""
+    logits = torch.tensor([[0.0, 20.0]], dtype=torch.float16, requires_grad=True)
+    labels = torch.tensor([0])
+    (65536 * LqLoss(q=0.7)(logits, labels)).backward()
+    exact = torch.tensor([[0.0, 20.0]], dtype=torch.float64, requires_grad=True)
+    (65536 * LqLoss(q=0.7)(exact, labels)).backward()
+    torch.testing.assert_close(logits.grad.double(), exact.grad, rtol=2**-11, atol=0)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("soft", [False, True])
+def test_gradcheck_and_gradgradcheck(name, soft):
+    logits, labels, generator = example(7, (4, C), torch.float64)
+    if soft:
+        labels = torch.rand(4, C, generator=generator, dtype=torch.float64).softmax(1)
+    # rows of p_y = k and ties of the most probable class are kinks: random rows have neither
+    loss = make_loss(name, weight=torch.rand(C, generator=generator, dtype=torch.float64))
+    leaf = logits.requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: loss(z, labels), leaf)
+    assert torch.autograd.gradgradcheck(lambda z: loss(z, labels), leaf)
+
+
+@pytest.mark.parametrize("corrected", [ForwardCorrected, BackwardCorrected])
+def test_corrections_pass_gradcheck(corrected):
+    logits, labels, _ = example(8, (4, C), torch.float64)
+    transition = 0.2 / C + 0.8 * torch.eye(C, dtype=torch.float64)
+    loss = corrected(CCELoss(), transition)
+    leaf = logits.requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: loss(z, labels), leaf)
+    assert torch.autograd.gradgradcheck(lambda z: loss(z, labels), leaf)
+
+
+def test_sample_weight_has_a_gradient():
+    """Learning to reweight: d loss / d weight."""
+    logits, labels, _ = example(9, (4, C), torch.float64)
+    weights = torch.rand(4, dtype=torch.float64, requires_grad=True)
+    leaf = logits.requires_grad_()
+    for impl in ("fused", "plain"):
+        loss = LqLoss(impl=impl)
+        assert torch.autograd.gradcheck(lambda w, loss=loss: loss(logits.detach(), labels, w), weights)
+        assert torch.autograd.gradgradcheck(lambda z, w, loss=loss: loss(z, labels, w), (leaf, weights))
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_per_sample_gradients_by_vmap(name):
+    logits, labels, _ = example(10)
+    loss = make_loss(name)
+    by_vmap = torch.func.vmap(torch.func.grad(loss))(logits, labels)
+    one_by_one = torch.stack([torch.func.grad(loss)(z, y) for z, y in zip(logits, labels, strict=True)])
+    torch.testing.assert_close(by_vmap, one_by_one)
+    _, summed = value_and_gradient(make_loss(name, reduction="sum"), logits, labels)
+    torch.testing.assert_close(by_vmap, summed)
+
+
+@pytest.mark.parametrize("name", ["lq", "truncated-lq", "nce", "cce"])
+def test_compiles_without_a_graph_break(name):
+    logits, labels, generator = example(11)
+    labels[0] = -100
+    loss = make_loss(name, weight=torch.rand(C, generator=generator))
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for found, expected in zip(
+        value_and_gradient(compiled, logits, labels), value_and_gradient(loss, logits, labels), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_autocast_and_bf16_keep_fp32_inside(name):
+    logits, labels, _ = example(12, dtype=torch.bfloat16)
+    loss = make_loss(name)
+    value, gradient = value_and_gradient(loss, logits, labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under_autocast, its_gradient = value_and_gradient(loss, logits, labels)
+    assert value.dtype == torch.float32
+    assert gradient.dtype == torch.bfloat16
+    assert torch.equal(value, under_autocast)
+    assert torch.equal(gradient, its_gradient)
+    torch.testing.assert_close(value, loss(logits.float(), labels))
+
+
+def test_activation_checkpointing():
+    linear = torch.nn.Linear(8, C)
+    inputs, labels = torch.randn(N, 8), example()[1]
+    loss = LqLoss()
+    plain = torch.autograd.grad(loss(linear(inputs), labels), linear.weight)[0]
+    again = torch.utils.checkpoint.checkpoint(lambda x: loss(linear(x), labels), inputs, use_reentrant=False)
+    assert torch.equal(plain, torch.autograd.grad(again, linear.weight)[0])
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_nan_logits_give_nan(name):
+    logits, labels, _ = example(13)
+    logits[2, 1] = math.nan
+    for reduction in ("mean", "none"):
+        value, gradient = value_and_gradient(make_loss(name, reduction=reduction), logits, labels)
+        assert value.isnan()[2 if reduction == "none" else ...].all()
+        assert gradient[2].isnan().all()
+
+
+@pytest.mark.parametrize("name", PHI_LOSSES)
+def test_masked_classes(name):
+    """A logit of -inf takes a class out: finite gradients, also for the masked label of a bounded loss."""
+    logits = torch.tensor([[0.0, -math.inf, 1.0], [-math.inf, 2.0, -math.inf], [-math.inf, 0.0, 1.0]])
+    value, gradient = value_and_gradient(make_loss(name, reduction="none"), logits, torch.tensor([0, 1, 0]))
+    assert torch.isfinite(value[:2]).all()
+    assert not value.isnan().any()
+    assert torch.isfinite(gradient).all()
+    assert gradient[0, 1] == 0
+
+
+def test_limits_of_the_paper():
+    """Lemma 1, q = 1, k -> 0, and the families' other ends."""
+    logits, labels, _ = example(14, dtype=torch.float64)
+
+    def close(a, b, tolerance=1e-6):
+        torch.testing.assert_close(a(logits, labels), b(logits, labels), rtol=tolerance, atol=tolerance)
+
+    close(LqLoss(q=1e-9), CCELoss())
+    close(LqLoss(q=1), lambda z, y: MAELoss()(z, y) / 2)
+    close(make_loss("truncated-lq", q=0.7, k=1e-12), LqLoss(q=0.7))
+    close(make_loss("taylor", order=1), lambda z, y: MAELoss()(z, y) / 2)
+    close(RCELoss(log_zero=-2.0), MAELoss())
+    close(make_loss("focal", gamma=0.0), CCELoss())
+    close(make_loss("agce", a=1e-9, q=0.7), LqLoss(q=0.7))
+    close(make_loss("aul", a=3.0, p=1.0), lambda z, y: MAELoss()(z, y) / 2)
+    close(make_loss("phuber", tau=1e9), CCELoss())
+    close(JSLoss(pi=1e-8), CCELoss(), 1e-3)
+    close(JSLoss(pi=1 - 1e-12), lambda z, y: MAELoss()(z, y) / 2, 0.05)
+    close(GJSLoss(pi=0.3), JSLoss(pi=0.3))
+    close(make_loss("nfl", gamma=0.0), NCELoss())
+    close(make_loss("bootstrap-soft", beta=1.0), CCELoss())
+    logits = logits / 9  # the series converges slowly where p_y is small
+    close(make_loss("taylor", order=1000), CCELoss())
+
+
+def test_gjs_of_two_views_is_the_divergence():
+    """H(mixture) - mixture of H, straight from the definition."""
+    one, labels, generator = example(15, dtype=torch.float64)
+    two = torch.randn(N, C, generator=generator, dtype=torch.float64)
+    pi = 0.3
+    label = F.one_hot(labels, C).double()
+    p, r = one.softmax(1), two.softmax(1)
+
+    def entropy(x):
+        return -torch.xlogy(x, x).sum(1)
+
+    mixture = pi * label + (1 - pi) / 2 * (p + r)
+    expected = entropy(mixture) - (1 - pi) / 2 * (entropy(p) + entropy(r))
+    expected = expected / (-(1 - pi) * math.log(1 - pi))
+    torch.testing.assert_close(GJSLoss(pi=pi, reduction="none")((one, two), labels), expected)
+    leaf = one.requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: GJSLoss(pi=pi)((z, two), labels), leaf)
+
+
+def test_sum_loss_adds():
+    logits, labels, _ = example(16)
+    both = SumLoss(NCELoss(), RCELoss(), factors=(2.0, 0.5))
+    expected = 2 * NCELoss()(logits, labels) + 0.5 * RCELoss()(logits, labels)
+    torch.testing.assert_close(both(logits, labels), expected)
+
+
+def test_forward_correction_of_soft_labels():
+    logits, labels, _ = example(17)
+    transition = 0.3 / C + 0.7 * torch.eye(C)
+    loss = ForwardCorrected(LqLoss(), transition)
+    torch.testing.assert_close(loss(logits, F.one_hot(labels, C).float()), loss(logits, labels))
+
+
+def test_forward_correction_is_cross_entropy_of_the_noisy_prediction():
+    logits, labels, _ = example(18)
+    transition = torch.rand(C, C).softmax(1)
+    expected = F.nll_loss(torch.log(logits.softmax(1) @ transition), labels)
+    torch.testing.assert_close(ForwardCorrected(CCELoss(), transition)(logits, labels), expected)
+
+
+def test_backward_correction_is_unbiased():
+    """Its mean over the given labels that a true label can get is the clean loss."""
+    logits, _, _ = example(19)
+    transition = 0.4 / C + 0.6 * torch.eye(C)
+    loss = BackwardCorrected(CCELoss(reduction="none"), transition)
+    for true_label in range(C):
+        given = [loss(logits, torch.full((N,), label)) for label in range(C)]
+        mean = sum(t * g for t, g in zip(transition[true_label], given, strict=True))
+        clean = F.cross_entropy(logits, torch.full((N,), true_label), reduction="none")
+        torch.testing.assert_close(mean, clean, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_binary_q_0_is_bce_with_logits(reduction):
+    logits, _, generator = example(20)
+    labels = torch.rand(N, C, generator=generator)
+    options = {"weight": torch.rand(C), "pos_weight": 3 * torch.rand(C), "reduction": reduction}
+    found = value_and_gradient(BinaryLqLoss(q=0, **options), logits, labels)
+    expected = value_and_gradient(
+        lambda z, y: F.binary_cross_entropy_with_logits(z, y, **options), logits, labels
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_binary_is_the_two_class_loss():
+    logits, _, generator = example(21, (N, 1), torch.float64)
+    labels = torch.randint(2, (N,), generator=generator)
+    two_columns = torch.cat([torch.zeros_like(logits), logits], 1)
+    for options in ({"q": 0.7}, {"q": 0.7, "k": 0.3}):
+        name = "truncated-lq" if "k" in options else "lq"
+        expected = make_loss(name, **options)(two_columns, labels)
+        torch.testing.assert_close(BinaryLqLoss(**options)(logits[:, 0], labels), expected)
+    holes = labels.clone()
+    holes[0] = -100
+    torch.testing.assert_close(BinaryLqLoss()(logits[:, 0], holes), BinaryLqLoss()(logits[1:, 0], labels[1:]))
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_modules_pickle_copy_move_and_equal_their_function(name):
+    logits, labels, _ = example(22)
+    loss = make_loss(name, weight=torch.arange(1.0, C + 1))
+    file = io.BytesIO()
+    torch.save(loss, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    expected = loss(logits, labels)
+    assert torch.equal(loaded(logits, labels), expected)
+    assert torch.equal(copy.deepcopy(loss)(logits, labels), expected)
+    assert loss.to(torch.float64).weight.dtype == torch.float64
+    assert repr(loss).startswith(type(loss).__name__ + "(")
+    function = getattr(functional, f"{name.replace('-', '_')}_loss")
+    torch.testing.assert_close(
+        function(logits, labels, weight=torch.arange(1.0, C + 1), **loss.hyper), expected
+    )
+    assert getattr(tolerant, type(loss).__name__) is type(loss)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_cuda_equals_cpu(name, dtype):
+    logits, labels, _ = example(23, dtype=dtype)
+    labels[0] = -100
+    found = value_and_gradient(make_loss(name), logits.cuda(), labels.cuda())
+    expected = value_and_gradient(make_loss(name), logits, labels)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", REGISTRY)
+def test_cuda_graph_capture_without_host_sync(name):
+    logits, labels, _ = example(24)
+    leaf, labels = logits.cuda().requires_grad_(), labels.cuda()
+    loss = make_loss(name)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            torch.autograd.grad(loss(leaf, labels), leaf)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        (gradient,) = torch.autograd.grad(loss(leaf, labels), leaf)
+    leaf.data.copy_(torch.randn(N, C))
+    graph.replay()
+    torch.testing.assert_close(gradient, torch.autograd.grad(loss(leaf, labels), leaf)[0])

@@ -1,0 +1,113 @@
+"""The package as a whole: what imports what, and a wheel that works where nothing else is."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "tolerant"
+
+# What a package may import of ours, beside itself and what lies below everything.
+BELOW_ALL = {"files", "extras", "progress"}
+ALLOWED: dict[str, set[str]] = {
+    "losses": set(),
+    "noise": set(),
+    "data": set(),
+    "train": {"data", "losses"},
+    "experiment": {"train", "data", "losses", "noise"},
+    "audit": {"train", "data", "losses", "noise"},
+    "report": {"experiment"},  # its rows and the paper's numbers; a test below keeps training out
+    "adapters": {"audit", "experiment", "train", "data", "losses", "noise"},
+    "cli": {"adapters", "report", "audit", "experiment", "train", "data", "losses", "noise"},
+}
+
+
+def packages_imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tolerant":
+            parts = (node.module or "").split(".")
+            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            found |= {parts[1] for parts in names if parts[0] == "tolerant" and len(parts) > 1}
+    return found
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_imports_point_one_way(package):
+    for path in (SOURCE / package).rglob("*.py"):
+        wrong = packages_imported(path) - ALLOWED[package] - BELOW_ALL - {package, "__version__"}
+        assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}"
+
+
+def test_every_package_has_a_place_in_the_picture():
+    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == ALLOWED.keys()
+
+
+def test_reports_read_stored_rows_only():
+    """Tables and figures need no trainer: importing them loads none."""
+    code = "import sys, tolerant.report.table, tolerant.report.figure; print('tolerant.train' in sys.modules)"
+    assert run(sys.executable, "-c", code).strip() == "False"
+
+
+def run(*command: str, **env: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_wheel_works_outside_the_checkout(wheel, tmp_path):
+    """An empty environment, given nothing but the wheel and the torch and numpy that are installed."""
+    run(sys.executable, "-m", "venv", str(tmp_path / "venv"), "--without-pip")
+    python = str(tmp_path / "venv" / "bin" / "python")
+    site = Path(run(python, "-c", "import site; print(site.getsitepackages()[0])").strip())
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    # torch, numpy and what torch itself needs, linked in by name: no pandas, PIL, scikit-learn, ...
+    installed = Path(run(sys.executable, "-c", "import torch; print(torch.__path__[0])").strip()).parent
+    needed = ("torch", "torchgen", "functorch", "numpy", "numpy.libs", "sympy", "mpmath", "networkx",
+              "jinja2", "markupsafe", "fsspec", "filelock", "typing_extensions.py", "packaging")  # fmt: skip
+    for name in needed:
+        if (installed / name).exists():
+            (site / name).symlink_to(installed / name)
+    code = """
+import sys, time
+import torch, numpy
+started = time.process_time()
+import tolerant
+spent = time.process_time() - started
+import tolerant.functional, tolerant.noise, tolerant.theory
+value = tolerant.LqLoss(q=0.5)(torch.tensor([[0.0, 0.0]]), torch.tensor([0]))
+print(tolerant.__file__, float(value), spent)
+assert not {"pandas", "PIL", "sklearn", "rich", "typer", "matplotlib"} & set(sys.modules)
+"""
+    where, value, spent = run(python, "-c", code, PYTHONPATH="").split()
+    assert Path(where).is_relative_to(site)
+    assert float(value) == pytest.approx(2 * (1 - 0.5**0.5), rel=1e-6)
+    assert float(spent) < 1.0
+    shipped = zipfile.ZipFile(wheel).namelist()
+    assert "tolerant/py.typed" in shipped
+    assert not any(name.startswith(("tests", "results")) for name in shipped)
+
+
+def test_command_line_without_its_extra_says_what_to_install():
+    code = "import sys; sys.modules['typer'] = None; from tolerant.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "pip install 'tolerant[app]'" in done.stderr
