@@ -130,9 +130,7 @@ def test_what_is_said_of_the_labels() -> None:
     assert np.array_equal(true, before)
     assert result.given_labels.dtype == np.int64
     assert np.array_equal(result.flipped, result.given_labels != true)
-    assert (
-        result.realised_noise_rate == result.flipped.mean() == result.manifest.realised_noise_rate
-    )
+    assert result.realised_noise_rate == result.flipped.mean() == result.manifest.realised_noise_rate
     assert abs(result.realised_noise_rate - 0.3) < 0.03
     assert (result.manifest.kind, result.manifest.rate, result.manifest.seed) == (
         "symmetric",

@@ -22,9 +22,7 @@ from tolerant.noise import (
     uniform,
 )
 
-simulate = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "bench_estimate.py"))[
-    "simulate"
-]
+simulate = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "bench_estimate.py"))["simulate"]
 
 
 def random_predictions(seed: int, num_rows: int, num_classes: int, present: int | None = None):
@@ -55,6 +53,15 @@ def test_confident_joint_equals_cleanlab(seed: int, dtype: type) -> None:
         theirs = cleanlab.count.compute_confident_joint(given, probs, calibrate=calibrate)
         assert np.array_equal(ours, theirs)
     assert np.array_equal(ours.sum(axis=1), np.bincount(given, minlength=num_classes))
+
+
+def test_confident_joint_equals_cleanlab_where_all_rows_of_a_class_agree() -> None:
+    """The mean of equal probabilities may round above them, and zero is a threshold too."""
+    given = np.repeat(np.arange(3), [300, 7, 11])
+    for row in ([0.7, 0.1, 0.2], [0.1, 0.9, 0.0], [1 / 3, 1 / 3, 1 / 3]):
+        probs = np.tile(row, (len(given), 1))
+        theirs = cleanlab.count.compute_confident_joint(given, probs)
+        assert np.array_equal(confident_joint(given, probs), theirs)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -142,9 +149,7 @@ def test_an_outlier_does_not_become_the_anchor() -> None:
 
 def test_dual_t_multiplies_anchor_points_and_counts() -> None:
     given, probs = random_predictions(8, 400, 4)
-    counts = np.array(
-        [[np.sum((probs.argmax(1) == i) & (given == j)) for j in range(4)] for i in range(4)]
-    )
+    counts = np.array([[np.sum((probs.argmax(1) == i) & (given == j)) for j in range(4)] for i in range(4)])
     expected = anchor_points(probs, 90) @ (counts / counts.sum(axis=1, keepdims=True))
     assert np.allclose(dual_t(given, probs, 90), expected)
 

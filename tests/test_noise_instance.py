@@ -52,8 +52,7 @@ def test_the_input_decides_where_to() -> None:
     inputs = np.random.default_rng(0).normal(size=(4000, 50))
     true = np.zeros(4000, dtype=int)
     first, second = (
-        instance_dependent(x, true, 0.9, num_classes=5, seed=0).given_labels
-        for x in (inputs, inputs[::-1])
+        instance_dependent(x, true, 0.9, num_classes=5, seed=0).given_labels for x in (inputs, inputs[::-1])
     )
     both = (first > 0) & (second > 0)
     assert (first[both] != second[both]).mean() > 0.5

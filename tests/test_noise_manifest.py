@@ -26,9 +26,7 @@ def test_round_trip(saved) -> None:
     loaded = Manifest.load(path)
     assert loaded == manifest
     loaded.verify(labels)
-    loaded.verify(
-        labels.astype(np.uint8)
-    )  # the digest is of the numbers, not of how they are stored
+    loaded.verify(labels.astype(np.uint8))  # the digest is of the numbers, not of how they are stored
     loaded.verify(labels.tolist())
 
 
@@ -43,9 +41,7 @@ def test_other_labels_are_noticed(saved) -> None:
     _, manifest, labels = saved
     changed = labels.copy()
     changed[17] = (changed[17] + 1) % 10
-    with pytest.raises(
-        ValueError, match=r"not the labels of the manifest \(uniform, rate 0.4, seed"
-    ):
+    with pytest.raises(ValueError, match=r"not the labels of the manifest \(uniform, rate 0.4, seed"):
         manifest.verify(changed)
     with pytest.raises(ValueError, match=r"for 500 rows; got an array of shape \(499,\)"):
         manifest.verify(labels[:-1])

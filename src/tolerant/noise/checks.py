@@ -64,6 +64,5 @@ def check_rows(inputs: Any, labels: NDArray[np.int64]) -> None:
     """As many inputs as labels."""
     if len(inputs) != len(labels):
         raise ValueError(
-            "inputs must have a row for each label; "
-            f"got {len(inputs)} rows and {len(labels)} labels."
+            f"inputs must have a row for each label; got {len(inputs)} rows and {len(labels)} labels."
         )

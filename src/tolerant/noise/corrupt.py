@@ -59,9 +59,7 @@ def rows_by_class(labels: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64
     return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
 
 
-def draw_from_true(
-    u: NDArray[np.float64], probs: NDArray[np.float64], true_label: int
-) -> NDArray[np.int64]:
+def draw_from_true(u: NDArray[np.float64], probs: NDArray[np.float64], true_label: int) -> NDArray[np.int64]:
     """A label for each u; the classes lie along [0, 1) from the true one on, and around."""
     return (true_label + draw_column(u, np.roll(probs, -true_label, axis=-1))) % probs.shape[-1]
 

@@ -50,12 +50,10 @@ def anchor_points(probs: ArrayLike, percentile: float = 97.0) -> Transition:
         raise ValueError(f"percentile must be in (0, 100]; got {percentile!r}.")
     anchors = np.empty(probs.shape[1], dtype=np.int64)
     for i, column in enumerate(probs.T):
-        candidates = column
         if percentile < 100.0:
             outlier = column >= np.percentile(column, percentile, method="higher")
-            if not outlier.all():
-                candidates = np.where(outlier, -1.0, column)
-        anchors[i] = candidates.argmax()
+            column = np.where(outlier, -1.0, column)
+        anchors[i] = column.argmax()
     counts = probs[anchors].astype(np.float64)
     counts[counts.diagonal() == 0.0] = 0.0
     return _normalise(counts)

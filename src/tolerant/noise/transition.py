@@ -58,9 +58,7 @@ def pair(num_classes: int, rate: float, mapping: Mapping[int, int]) -> Transitio
     for source, target in mapping.items():
         for name in (source, target):
             if check_whole(name, "a class in mapping", least=0) >= num_classes:
-                raise ValueError(
-                    f"mapping must hold class numbers in 0 to {num_classes - 1}; got {name!r}."
-                )
+                raise ValueError(f"mapping must hold class numbers in 0 to {num_classes - 1}; got {name!r}.")
         if source == target:
             raise ValueError(f"mapping must send a class to another; got {source} -> {target}.")
         transition[source, source] = 1.0 - rate
@@ -100,9 +98,7 @@ def named_pairs(class_names: Names, rate: float, pairs: Sequence[tuple[str, str]
         raise ValueError(f"class_names must all differ; got {', '.join(map(str, class_names))}.")
     for name in (name for both in pairs for name in both):
         if same_name(name) not in number:
-            raise ValueError(
-                f"class_names must hold {name!r}; got {', '.join(map(str, class_names))}."
-            )
+            raise ValueError(f"class_names must hold {name!r}; got {', '.join(map(str, class_names))}.")
     mapping = {number[same_name(a)]: number[same_name(b)] for a, b in pairs}
     return pair(len(class_names), rate, mapping)
 
@@ -189,9 +185,7 @@ def check_transition(transition: ArrayLike, num_classes: int | None = None) -> T
     except (TypeError, ValueError) as error:
         raise ValueError(f"transition must be a square matrix of numbers; {error}.") from error
     if array.ndim != 2 or array.shape[0] != array.shape[1] or len(array) < 2:
-        raise ValueError(
-            f"transition must be a square matrix of at least 2 x 2; got shape {array.shape}."
-        )
+        raise ValueError(f"transition must be a square matrix of at least 2 x 2; got shape {array.shape}.")
     if num_classes is not None and len(array) != num_classes:
         raise ValueError(
             f"transition must be {num_classes} x {num_classes}, a row and a column for each class; "
@@ -210,7 +204,5 @@ def check_transition(transition: ArrayLike, num_classes: int | None = None) -> T
         elif (sums > 0.0).all() and (array == np.round(array)).all():
             hint = " These look like counts: divide each row by its sum."
         row = wrong_rows[0]
-        raise ValueError(
-            f"transition must have rows that sum to 1; row {row} sums to {sums[row]:g}.{hint}"
-        )
+        raise ValueError(f"transition must have rows that sum to 1; row {row} sums to {sums[row]:g}.{hint}")
     return array
