@@ -210,12 +210,9 @@ def test_disk_full_while_unpacking(
     assert not any("batch" in file for file in left(tmp_path))
 
 
-@pytest.mark.parametrize("root", ["read-only", "a file"])
+@pytest.mark.parametrize("root", ["/proc/tolerant", "file"])
 def test_a_folder_that_cannot_be_written(root: str, server: Server, tmp_path: Path) -> None:
-    (tmp_path / "a file").write_text("x")
-    (tmp_path / "read-only").mkdir(mode=0o500)
-    if root == "read-only" and os.access(tmp_path / "read-only", os.W_OK):
-        pytest.skip("needs a user who is not root")
+    (tmp_path / "file").write_text("x")
     with pytest.raises(OSError):
         download("cifar10", tmp_path / root, retries=0)
 
@@ -260,7 +257,7 @@ def test_archives_write_only_what_the_table_names(member: tarfile.TarInfo, tmp_p
         tar.addfile(plain("cifar-10-batches-bin/extra"))
     folder = tmp_path / "root" / "cifar-10-batches-bin"
     with pytest.raises(ValueError, match=r"x\.tar\.gz (cannot be unpacked|has no member)"):
-        unpack_tar(archive, "cifar-10-batches-bin", ["data_batch_1.bin"], folder)
+        unpack_tar(archive, "cifar10", folder)
     assert left(tmp_path) == ["outside", "x.tar.gz"]
     assert not Path("/tmp/tolerant-evil").exists()
     assert (tmp_path / "outside").read_text() == "mine"

@@ -7,12 +7,12 @@ import os
 import struct
 import warnings
 import zipfile
-import zlib
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.dataset import Kind, NoisyDataset, encode_labels
 
 # Deflate cannot shrink by more than 1032, so a larger claim is a lie that would only cost memory.
@@ -40,15 +40,9 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
                 arrays[name] = _read_member(Path(path), archive, info)
     except FileNotFoundError:
         raise
-    except _DAMAGE as error:
-        raise ValueError(f"{path} is not a readable NPZ file: {error or 'it ends early'}") from error
+    except (*DAMAGE, OSError) as error:
+        raise ValueError(f"{path} is not a readable NPZ file: {reason(error)}") from error
     return arrays
-
-
-_DAMAGE = (
-    ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, RuntimeError, MemoryError,
-    NotImplementedError, OverflowError, struct.error, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:

@@ -30,7 +30,7 @@ def draw(
 
     >>> flip, shift = draw(3, torch.Generator().manual_seed(0))
     >>> flip.tolist(), shift.tolist()
-    ([False, True, True], [[...
+    ([False, True, True], [[6, 7], [6, 7], [1, 1]])
     """
     where = generator.device if generator is not None else torch.device("cpu")
     flip = torch.randint(2, (num_images,), generator=generator, device=where).bool()

@@ -75,6 +75,8 @@ class Batches:
             raise ValueError(f"batch_size must be at least 1; got {batch_size}")
         if drop_last:
             order = order[: len(order) // batch_size * batch_size]
+        if not len(order):
+            return  # torch splits nothing into one empty batch
         if self.tensor is not None:
             for index in order.to(self.device).split(batch_size):
                 yield index, self.take(index)

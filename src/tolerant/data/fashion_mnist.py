@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import struct
-import zlib
 
 import numpy as np
 
 from tolerant.data.arrays import MAX_RATIO
 from tolerant.data.class_names import FASHION_MNIST
+from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.published import check_content, find_file
 
@@ -20,7 +20,7 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
     try:
         with gzip.open(path) as file:
             magic = file.read(4)
-            if len(magic) < 4 or magic[:3] != b"\0\0\x08":
+            if len(magic) < 4 or magic[:3] != b"\0\0\x08" or magic[3] > 4:
                 raise ValueError("it does not start like an idx file of bytes")
             header = file.read(4 * magic[3])
             shape = struct.unpack(f">{magic[3]}I", header)
@@ -29,11 +29,11 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
                 raise ValueError(f"its header claims {size} bytes, more than the file can hold")
             data = file.read(size)
             if len(data) != size or file.read(1):
-                raise ValueError(f"its header claims {size} bytes of data and it has other than that")
+                raise ValueError(f"its header claims {size} bytes of data, which it has not")
     except FileNotFoundError:
         raise
-    except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
-        raise ValueError(f"{path} is not a readable idx file: {error}") from error
+    except (*DAMAGE, OSError) as error:
+        raise ValueError(f"{path} is not a readable idx file: {reason(error)}") from error
     return np.frombuffer(data, np.uint8).reshape(shape), magic + header + data
 
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tolerant.data import unpack
-from tolerant.data.published import PUBLISHED, Published, data_root, missing_files
+from tolerant.data.published import PUBLISHED, data_root, missing_files
 from tolerant.extras import extra
 from tolerant.progress import progress_bar
 
@@ -40,7 +40,7 @@ def download(
         if file_name in published.files and (folder / file_name).is_file():
             continue
         path = _fetch(url, md5, root / "downloads", retries, timeout_s)
-        _place(path, name, published, folder)
+        _place(path, name, folder)
         path.unlink()
     missing = missing_files(name, root)
     if missing:
@@ -48,9 +48,9 @@ def download(
     return folder
 
 
-def _place(path: Path, name: str, published: Published, folder: Path) -> None:
+def _place(path: Path, name: str, folder: Path) -> None:
     if path.name.endswith(".tar.gz"):
-        unpack.unpack_tar(path, published.folder, list(published.files), folder)
+        unpack.unpack_tar(path, name, folder)
     elif path.suffix == ".pt":
         unpack.unpack_labels(path, name, folder)
     else:

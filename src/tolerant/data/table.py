@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tolerant.data.damage import reason
 from tolerant.data.dataset import NoisyDataset, encode_labels
 from tolerant.data.encoder import TableEncoder
 from tolerant.extras import extra
@@ -44,11 +45,8 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     except FileNotFoundError:
         raise
     except Exception as error:  # pandas and pyarrow have their own for every kind of damage
-        raise ValueError(f"{path} is not a readable table: {_first_line(error)}") from error
+        raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
     frame.columns = [str(name).strip() for name in frame.columns]
-    doubled = frame.columns[frame.columns.duplicated()]
-    if len(doubled):
-        raise ValueError(f"{path} has two columns called {doubled[0]!r}")
     if not len(frame):
         raise ValueError(f"{path} has no rows")
     return frame
@@ -117,7 +115,3 @@ def label_words(frame: Any, name: str, path: Any) -> list[str]:
             "fill them in or drop those rows"
         )
     return words
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -7,29 +7,25 @@ a member that is a link, a device, too large or called ../../x cannot be written
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import pickletools
 import shutil
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.published import PUBLISHED, check_content
 from tolerant.files import replacing
 
 # The largest member of a published archive is CIFAR-100's train.bin, 153.7 MB.
 MAX_MEMBER_BYTES = 2**28
 MAX_MEMBERS = 1000
-
-_DAMAGE = (
-    tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError, MemoryError, IndexError,
-    gzip.BadGzipFile, zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError,
-)  # fmt: skip
 
 
 def copy(path: Path, target: Path) -> None:
@@ -38,32 +34,36 @@ def copy(path: Path, target: Path) -> None:
         shutil.copyfileobj(source, file, 2**20)
 
 
-def unpack_tar(path: Path, inside: str, names: list[str], folder: Path) -> None:
-    """Write the members `inside`/name of a .tar.gz to `folder`/name, for each of `names`."""
-    wanted = {f"{inside}/{name}": folder / name for name in names}
+def unpack_tar(path: Path, name: str, folder: Path) -> None:
+    """Write the files of the published data set `name` from its .tar.gz to `folder`."""
+    published = PUBLISHED[name]
+    wanted = {f"{published.folder}/{file}": file for file in published.files}
     try:
         with _BoundedGzip(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
             for number, member in enumerate(archive):
                 if number >= MAX_MEMBERS or member.size > MAX_MEMBER_BYTES:
                     raise ValueError(f"member {member.name!r} is too large, or one too many")
-                target = wanted.pop(member.name.removeprefix("./"), None)
-                if target is None:
+                file = wanted.pop(member.name.removeprefix("./"), None)
+                if file is None:
                     continue
                 source = archive.extractfile(member) if member.isreg() else None
                 if source is None:
                     raise ValueError(f"{member.name!r} is not a plain file")
-                _write(source, member.size, target)
-    except _DAMAGE as error:
-        raise ValueError(f"{path} cannot be unpacked: {error or 'it ends early'}") from error
+                _write(source, published.files[file], folder / file)
+    except DAMAGE as error:
+        raise ValueError(f"{path} cannot be unpacked: {reason(error)}") from error
     if wanted:
         raise ValueError(f"{path} has no member {min(wanted)!r}")
 
 
-def _write(source: IO[bytes], size: int, target: Path) -> None:
+def _write(source: IO[bytes], md5: str, target: Path) -> None:
+    found = hashlib.md5(usedforsecurity=False)
     with replacing(target) as file:
-        shutil.copyfileobj(source, file, 2**20)
-        if file.tell() != size:
-            raise ValueError(f"{target.name} ends after {file.tell()} of {size} bytes")
+        while chunk := source.read(2**20):
+            found.update(chunk)
+            file.write(chunk)
+        if found.hexdigest() != md5:
+            raise ValueError(f"{target.name} in it is not the published one")
 
 
 class _BoundedGzip(gzip.GzipFile):
@@ -85,8 +85,8 @@ def unpack_labels(path: Path, name: str, folder: Path) -> None:
     (target,) = (folder / file for file in PUBLISHED[name].files)
     try:
         labels = dict(_label_arrays(_pickle_of(path)))
-    except _DAMAGE as error:
-        raise ValueError(f"{path} is not the label file its authors publish: {error}") from error
+    except (*DAMAGE, OSError) as error:
+        raise ValueError(f"{path} is not the label file its authors publish: {reason(error)}") from error
     check_content(name, target, b"".join(labels[key].tobytes() for key in sorted(labels)))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **labels)  # type: ignore[arg-type]

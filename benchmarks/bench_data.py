@@ -1,0 +1,128 @@
+"""Data: loading CIFAR-10, a folder of small pictures, and the augmentation step.
+
+    TOLERANT_DATA=... python benchmarks/bench_data.py [--pictures 20000]
+
+Prints one line a measurement: seconds, peak memory of a fresh process, and what it was run on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+
+def best(work: Callable[[], object], repeats: int = 5) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def load_once(source: str, split: str | None) -> None:
+    """In a process of its own, so that the peak is of this load alone."""
+    from tolerant.data import load
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start, cpu_start = time.perf_counter(), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the picture that is broken on purpose
+        data = load(source, split=split)
+    time_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(
+        f"load {Path(source).name:<14} {len(data):>6} rows  {time_s:6.2f} s ({cpu_s:.2f} s of CPU)  "
+        f"peak {peak / 1024:5.0f} MiB, of it {before / 1024:.0f} MiB before loading"
+    )
+
+
+def load_fresh(source: str, split: str | None) -> None:
+    subprocess.run([sys.executable, __file__, "--load", source, split or ""], check=True)
+
+
+def make_pictures(folder: Path, count: int) -> None:
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    for number in range(count):
+        path = folder / f"class{number % 10}" / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (32, 32, 3), np.uint8)).save(path)
+    (folder / "class0" / "0.png").write_bytes(b"broken")
+
+
+def bench_augment() -> None:
+    import torch
+
+    from tolerant.data.augment import augment, draw, gather
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU, 1 thread"
+    torch.set_num_threads(1)
+    g = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (50_000, 32, 32, 3), dtype=torch.uint8, generator=g).to(device)
+    mean = torch.rand((32, 32, 3), generator=g).to(device)
+    index = torch.randint(50_000, (128,), generator=g).to(device)
+    flip, shift = draw(128, g, device=device)
+    for dtype in (torch.float32, torch.bfloat16):
+
+        def step(dtype: torch.dtype = dtype) -> torch.Tensor:
+            rows = gather(images, index)
+            return augment(rows, mean=mean, flip=flip, shift=shift, dtype=dtype)
+
+        time_s = in_graph(step) if device.type == "cuda" else best(step, 30)
+        print(f"gather + augment, 128 x 32 x 32 x 3, {dtype}: {1e6 * time_s:7.1f} us ({where})")
+
+
+def in_graph(step: Callable[[], object], times: int = 20) -> float:
+    import torch
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(times):
+            step()
+
+    def replay() -> None:
+        graph.replay()
+        torch.cuda.synchronize()
+
+    return best(replay) / times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=int, default=20_000)
+    parser.add_argument("--load", nargs=2, metavar=("SOURCE", "SPLIT"))
+    options = parser.parse_args()
+    if options.load:
+        load_once(options.load[0], options.load[1] or None)
+        return
+    from tolerant.data.published import missing_files
+
+    for name in ("cifar10", "cifar100", "fashion-mnist"):
+        if missing_files(name):
+            print(f"load {name}: not in the data folder, see `tolerant doctor`")
+        else:
+            load_fresh(name, "train")
+    if options.pictures:
+        with tempfile.TemporaryDirectory() as folder:
+            make_pictures(Path(folder), options.pictures)
+            load_fresh(folder, None)
+    bench_augment()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""What reading a damaged file can raise, and one short sentence of it."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tarfile
+import zipfile
+import zlib
+
+# All that the standard library and numpy raise on headers and streams that make no sense. Plain
+# OSErrors are not among them: where files are also written, a full disk must stay a full disk.
+DAMAGE = (
+    ValueError, EOFError, KeyError, IndexError, TypeError, SyntaxError, RuntimeError, MemoryError,
+    OverflowError, NotImplementedError, struct.error, zlib.error,
+    gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile,
+)  # fmt: skip
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an error, at most 300 characters of it.
+
+    >>> reason(EOFError())
+    'EOFError'
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0] if len(lines[0]) <= 300 else f"{lines[0][:297]}..."

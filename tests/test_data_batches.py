@@ -1,0 +1,218 @@
+"""Batches on the device, and the one augmentation step."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tolerant.data.augment import augment, draw, gather, pixel_mean
+from tolerant.data.batches import Batches, copy_to, epoch_order, fits
+from tolerant.data.dataset import Rows
+
+
+def by_hand(images: Any, mean: Any, flip: Any, shift: Any, padding: int = 4) -> np.ndarray:
+    """Pixel by pixel, as one would explain it."""
+    images, mean = np.asarray(images), np.asarray(mean)
+    batch, height, width, channels = images.shape
+    out = np.zeros((batch, channels, height, width), np.float32)
+    for b in range(batch):
+        for y in range(height):
+            for x in range(width):
+                column = width - 1 - x if flip is not None and flip[b] else x
+                row = y
+                if shift is not None:
+                    row, column = row + int(shift[b][0]) - padding, column + int(shift[b][1]) - padding
+                if 0 <= row < height and 0 <= column < width:
+                    value = images[b, row, column].astype(np.float32) * np.float32(1 / 255)
+                    out[b, :, y, x] = value - mean[row, column]
+    return out
+
+
+def some(shape: tuple[int, ...] = (9, 8, 7, 3)) -> tuple[torch.Tensor, ...]:
+    g = torch.Generator().manual_seed(0)
+    images = torch.randint(256, shape, dtype=torch.uint8, generator=g)
+    return images, torch.rand(shape[1:], generator=g), *draw(shape[0], g)
+
+
+@pytest.mark.parametrize("with_flip", [False, True])
+@pytest.mark.parametrize("with_shift", [False, True])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_augment_is_what_it_says(with_flip: bool, with_shift: bool, channels: int) -> None:
+    images, mean, flip, shift = some((9, 8, 7, channels))
+    flips, shifts = flip if with_flip else None, shift if with_shift else None
+    out = augment(images, mean=mean, flip=flips, shift=shifts)
+    assert np.array_equal(out, by_hand(images, mean, flips, shifts))
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    half = augment(images, mean=mean, flip=flips, shift=shifts, dtype=torch.bfloat16)
+    assert torch.equal(half, out.bfloat16())
+    assert half.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_middle_shift_moves_nothing() -> None:
+    images, mean, *_ = some()
+    middle = torch.full((len(images), 2), 4)
+    assert torch.equal(augment(images, mean=mean, shift=middle), augment(images, mean=mean))
+
+
+def test_draws_are_seeded_and_even() -> None:
+    flip, shift = draw(20_000, torch.Generator().manual_seed(1))
+    again = draw(20_000, torch.Generator().manual_seed(1))
+    assert torch.equal(flip, again[0])
+    assert torch.equal(shift, again[1])
+    assert flip.float().mean() == pytest.approx(0.5, abs=0.02)
+    assert torch.bincount(shift.flatten()).tolist() == pytest.approx([40_000 / 9] * 9, rel=0.06)
+    assert draw(5, padding=2)[1].max() <= 4
+    # Stored: what a seed draws is part of what a run is.
+    flip, shift = draw(4, torch.Generator().manual_seed(0))
+    assert flip.tolist() == [False, True, True, False]
+    assert shift.tolist() == [[7, 6], [7, 1], [1, 0], [8, 2]]
+
+
+def test_pixel_mean() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (9000, 3, 2, 1), np.uint8)
+    index = np.random.default_rng(1).permutation(9000)[:5000]
+    mean = pixel_mean(images, index)
+    assert mean.numpy() == pytest.approx(images[index].mean(axis=0) / 255)
+    assert torch.equal(mean, pixel_mean(images, np.sort(index))), "the order does not show"
+    assert torch.equal(mean, pixel_mean(Rows(images, index)))
+
+
+def test_the_order_leaves_out_what_is_not_kept() -> None:
+    kept = torch.arange(100) % 3 != 0
+    whole = epoch_order(100, torch.Generator().manual_seed(0))
+    order = epoch_order(100, torch.Generator().manual_seed(0), kept.numpy())
+    assert sorted(order.tolist()) == torch.arange(100)[kept].tolist()
+    assert order.tolist() == [row for row in whole.tolist() if kept[row]], "others do not move"
+    with pytest.raises(ValueError, match=r"kept must be bool \(100,\); got torch.int64"):
+        epoch_order(100, kept=kept.long())
+
+
+@pytest.mark.parametrize("resident", [True, False])
+@pytest.mark.parametrize("kind", ["array", "map", "rows"])
+def test_one_interface(resident: bool, kind: str, tmp_path: Path) -> None:
+    stored = np.arange(60, dtype=np.float32).reshape(20, 3)
+    inputs: Any = stored
+    if kind == "map":
+        inputs = np.memmap(tmp_path / "x", np.float32, "w+", shape=stored.shape)
+        inputs[:] = stored
+    if kind == "rows":
+        inputs = Rows(stored, np.arange(20))
+    batches = Batches(inputs, "cpu", resident=resident)
+    order = epoch_order(20, torch.Generator().manual_seed(0), np.arange(20) != 7)
+    seen = list(batches.epoch(order, 6))
+    assert [len(index) for index, _ in seen] == [6, 6, 6, 1]
+    assert torch.equal(torch.cat([index for index, _ in seen]), order)
+    assert np.array_equal(torch.cat([rows for _, rows in seen]), stored[order])
+    assert [len(index) for index, _ in batches.epoch(order, 6, drop_last=True)] == [6, 6, 6]
+    assert np.array_equal(batches.take(order[:2]), stored[order[:2]])
+    assert list(batches.epoch(order[:0], 6)) == []
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        next(batches.epoch(order, 0))
+
+
+class Slow:
+    """Inputs that count what is read of them and can fail."""
+
+    dtype = np.dtype(np.float32)
+    shape = (100, 1)
+
+    def __init__(self, fail_at: int = -1) -> None:
+        self.reads, self.fail_at = 0, fail_at
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: np.ndarray) -> np.ndarray:
+        self.reads += 1
+        if self.reads == self.fail_at:
+            raise OSError("the disk is gone")
+        return index[:, None].astype(np.float32)
+
+
+def test_streaming_reads_a_few_batches_ahead_and_stops_when_left() -> None:
+    threads = threading.active_count()
+    slow = Slow()
+    epoch = Batches(slow, "cpu", resident=False, ahead=3).epoch(torch.arange(100), 10)
+    index, rows = next(epoch)
+    assert torch.equal(rows[:, 0].long(), index)
+    epoch.close()  # type: ignore[attr-defined]
+    assert 1 <= slow.reads <= 4
+    assert threading.active_count() == threads
+
+
+def test_an_error_of_the_reader_reaches_the_training() -> None:
+    epoch = Batches(Slow(fail_at=2), "cpu", resident=False).epoch(torch.arange(100), 10)
+    next(epoch)
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(epoch)
+
+
+def test_text_has_no_batches() -> None:
+    with pytest.raises(ValueError, match="turn text into features first"):
+        Batches(np.array(["a"], object), "cpu")
+
+
+def test_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Huge(Slow):
+        shape = (2**40, 32)
+
+    cpu = torch.device("cpu")
+    assert fits(np.zeros((2, 2)), cpu)
+    assert fits(Slow(), cpu)
+    assert not fits(Huge(), cpu)
+    read_only = np.zeros((3, 2), np.float32)
+    read_only.flags.writeable = False
+    assert copy_to(read_only, cpu).shape == (3, 2)  # torch would warn of it
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_cpu_and_gpu_give_the_same_bits(dtype: torch.dtype) -> None:
+    for shape in ((64, 32, 32, 3), (64, 28, 28, 1)):
+        images, mean, flip, shift = some(shape)
+        here = augment(images, mean=mean, flip=flip, shift=shift, dtype=dtype)
+        moved = (t.cuda() for t in (images, mean, flip, shift))
+        images, mean, flip, shift = moved
+        there = augment(images, mean=mean, flip=flip, shift=shift, dtype=dtype)
+        assert torch.equal(here, there.cpu())
+        assert there.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.gpu
+def test_augment_inside_a_cuda_graph() -> None:
+    images, mean, flip, shift = (t.cuda() for t in some((64, 32, 32, 3)))
+    index = torch.arange(16, device="cuda")
+
+    def step() -> torch.Tensor:
+        rows = gather(images, index)
+        return augment(rows, mean=mean, flip=flip[index], shift=shift[index])
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = step()
+    for first in (0, 16, 48):
+        index.copy_(torch.arange(first, first + 16))
+        graph.replay()
+        assert torch.equal(out, step())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("resident", [True, False])
+def test_batches_on_the_gpu(resident: bool) -> None:
+    stored = np.random.default_rng(0).integers(0, 256, (100, 4, 4, 3), np.uint8)
+    batches = Batches(Rows(stored, np.arange(100)), "cuda", resident=resident)
+    assert fits(stored, torch.device("cuda"))
+    order = epoch_order(100, torch.Generator().manual_seed(0))
+    for index, rows in batches.epoch(order, 32):
+        assert rows.is_cuda
+        assert index.is_cuda
+        assert np.array_equal(rows.cpu(), stored[index.cpu()])

@@ -1,0 +1,412 @@
+"""Your own data: pictures, tables, texts, arrays; and one clear sentence for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from PIL import Image
+
+from tolerant.data import TableEncoder, load
+from tolerant.data import arrays as arrays_module
+from tolerant.data import folder as folder_module
+from tolerant.data.folder import ImageFiles
+from tolerant.data.table import read_frame
+from tolerant.files import read_json, write_json
+
+
+def picture(path: Path, seed: int = 0, size: tuple[int, int] = (6, 5), mode: str = "RGB") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(seed)
+    shape = size if mode == "L" else (*size, 3)
+    image = Image.fromarray(draw.integers(0, 256, shape, np.uint8))
+    (image if image.mode == mode else image.convert(mode)).save(path)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    for number in range(3):
+        picture(tmp_path / "pictures" / "cat" / f"{number}.png", seed=number)
+        picture(tmp_path / "pictures" / "dog" / "deep" / f"{number}.png", seed=10 + number)
+    (tmp_path / "pictures" / "cat" / "notes.txt").write_text("no picture")
+    (tmp_path / "pictures" / ".hidden").mkdir()
+    return tmp_path / "pictures"
+
+
+def test_folder(pictures: Path) -> None:
+    data = load(pictures)
+    assert data.class_names == ("cat", "dog")
+    assert data.inputs.shape == (6, 6, 5, 3)
+    assert data.ids.tolist()[2:4] == ["cat/2.png", "dog/deep/0.png"]
+    assert data.given_labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.true_labels is None
+    expected = np.asarray(Image.open(pictures / "dog" / "deep" / "1.png"))
+    assert np.array_equal(data.inputs[4], expected)
+
+
+def test_folder_with_splits(pictures: Path) -> None:
+    pictures.rename(pictures.parent / "train")
+    data = load(pictures.parent, split="train")
+    assert data.class_names == ("cat", "dog")
+    with pytest.raises(ValueError, match=r"is divided into train .*: pass split='train'"):
+        load(pictures.parent)
+    with pytest.raises(ValueError, match="split 'test' is not a folder"):
+        load(pictures.parent, split="test")
+
+
+def test_broken_pictures_are_named_and_left_out(pictures: Path) -> None:
+    whole = (pictures / "cat" / "0.png").read_bytes()
+    (pictures / "cat" / "cut.png").write_bytes(whole[: len(whole) * 2 // 3])
+    (pictures / "dog" / "empty.png").write_bytes(b"")
+    (pictures / "dog" / "words.jpg").write_text("not a picture at all")
+    Image.fromarray(np.zeros((6, 5), np.uint16)).save(pictures / "dog" / "deep16.png")
+    with pytest.warns(UserWarning, match="4 of 10 pictures left out") as caught:
+        data = load(pictures)
+    message = str(caught[0].message)
+    assert "cat/cut.png: damaged" in message
+    assert "dog/empty.png: not a picture" in message
+    assert "dog/words.jpg: not a picture" in message
+    assert "dog/deep16.png: mode I;16 has no 8-bit meaning" in message
+    assert data.given_labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert np.array_equal(data.inputs[3], np.asarray(Image.open(pictures / "dog/deep/0.png")))
+
+
+def test_a_picture_that_unpacks_to_gigabytes_is_left_out(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    picture(pictures / "cat" / "large.png", size=(13, 10))
+    with pytest.warns(UserWarning, match=r"large\.png: damaged .*decompression bomb"):
+        assert len(load(pictures)) == 6
+
+
+def test_only_broken_pictures(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.png").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"no picture can be read \(first: a/x\.png: not a pict"):
+        load(tmp_path)
+
+
+def test_class_folder_without_pictures(pictures: Path) -> None:
+    (pictures / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"class folder .*empty has no pictures; remove it"):
+        load(pictures)
+
+
+def test_no_class_folders(tmp_path: Path) -> None:
+    picture(tmp_path / "0.png")
+    with pytest.raises(ValueError, match="has no sub-folders; it needs one a class"):
+        load(tmp_path)
+
+
+def test_a_label_that_appears_once(pictures: Path) -> None:
+    picture(pictures / "catt" / "0.png")
+    with pytest.raises(ValueError, match="label 'catt' has not the 2 rows a class needs"):
+        load(pictures)
+    assert load(pictures, min_per_class=1).num_classes == 3
+
+
+def test_pictures_of_another_size(pictures: Path) -> None:
+    picture(pictures / "cat" / "wide.png", size=(6, 9))
+    with pytest.raises(ValueError, match=r"cat/wide\.png is 6 x 9 pixels, others are 6 x 5; pass"):
+        load(pictures)
+    assert load(pictures, size=8).inputs.shape == (7, 8, 8, 3)
+    assert load(pictures, size=(4, 7)).inputs.shape == (7, 4, 7, 3)
+    with pytest.raises(ValueError, match="size must be positive"):
+        load(pictures, size=0)
+
+
+def test_pictures_of_another_mode(pictures: Path) -> None:
+    picture(pictures / "cat" / "grey.png", mode="L")
+    picture(pictures / "cat" / "clear.png", mode="RGBA")
+    picture(pictures / "cat" / "palette.gif", mode="P")
+    data = load(pictures)
+    assert data.inputs.shape == (9, 6, 5, 3)
+    grey = data.inputs[data.ids.tolist().index("cat/grey.png")]
+    assert (grey == grey[..., :1]).all()
+
+
+def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
+    for number in range(4):
+        picture(tmp_path / "ab"[number % 2] / f"{number}.png", seed=number, mode="L")
+    assert load(tmp_path).inputs.shape == (4, 6, 5, 1)
+
+
+def test_a_camera_held_upright(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        picture(tmp_path / name / "0.png", size=(6, 5))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    sideways = Image.new("RGB", (6, 5), "white")
+    sideways.save(tmp_path / "a" / "turned.jpg", exif=exif)
+    data = load(tmp_path, min_per_class=1)
+    assert data.inputs.shape == (3, 6, 5, 3)
+
+
+def test_listed_pictures(pictures: Path) -> None:
+    rows = [f"cat/{n}.png,c" for n in range(3)] + [f"dog/deep/{n}.png,d" for n in range(3)]
+    (pictures / "list.csv").write_text("\n".join(["file,label", *rows, "gone.png,d"]))
+    with pytest.warns(UserWarning, match=r"1 of 7 pictures left out: gone\.png: no such file"):
+        data = load(pictures / "list.csv")
+    assert data.class_names == ("c", "d")
+    assert data.ids[0] == "cat/0.png"
+    (pictures / "list.csv").write_text("\n".join(["where,what", *rows]))
+    with pytest.raises(ValueError, match=r"has no column 'file'.*Say which with file="):
+        load(pictures / "list.csv", file="file", label="what")
+    assert len(load(pictures / "list.csv", file="where", label="what")) == 6
+
+
+def test_more_pictures_than_memory_are_decoded_on_demand(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = load(pictures)
+    monkeypatch.setattr(folder_module, "MEMORY_BYTES", 100)
+    (pictures / "cat" / "cut.png").write_bytes(b"x")
+    with pytest.warns(UserWarning, match=r"cut\.png"):
+        data = load(pictures)
+    assert isinstance(data.inputs, ImageFiles)
+    assert np.array_equal(data.inputs[np.array([5, 0])], whole.inputs[[5, 0]])
+    assert np.array_equal(data.subset([4]).inputs[np.array([0])], whole.inputs[[4]])
+    assert np.array_equal(data.inputs[2], whole.inputs[2])
+    (pictures / "cat" / "1.png").unlink()
+    with pytest.warns(UserWarning, match=r"1\.png: no such file; a black picture stands in"):
+        assert not data.inputs[np.array([1, 0])][0].any()
+
+
+def test_progress_is_shown_on_a_terminal(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load(pictures)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    load(pictures)
+    assert "decode pictures" in capsys.readouterr().err
+
+
+CSV = """age,town,id,label
+20,Ulm,a1,yes
+40,Bonn,a2,no
+60,Ulm,a3,no
+20,Ulm,a4,yes
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_table(tmp_path: Path) -> None:
+    data = load(write(tmp_path / "x.csv", CSV), id="id")
+    assert data.class_names == ("no", "yes")
+    assert data.given_labels.tolist() == [1, 0, 0, 1]
+    assert data.ids.tolist() == ["a1", "a2", "a3", "a4"]
+    assert data.encoder is not None
+    assert data.encoder.feature_names == ("age", "town = Ulm", "town = Bonn")
+    age = np.array([20, 40, 60, 20])
+    assert data.inputs[:, 0] == pytest.approx((age - age.mean()) / age.std())
+    assert data.inputs[:, 1:].tolist() == [[1, 0], [0, 1], [1, 0], [1, 0]]
+    assert load(tmp_path / "x.csv", ignore=["town", "id"]).inputs.shape == (4, 1)
+    codes = load(tmp_path / "x.csv", ignore=["id", "town"], categorical=["age"])
+    assert codes.encoder.feature_names == ("age = 20", "age = 40", "age = 60")
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_other_separators_and_a_byte_order_mark(separator: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("\ufeff" + CSV.replace(",", separator), encoding="utf-8")
+    assert load(tmp_path / "x.csv", id="id").inputs.shape == (4, 3)
+
+
+def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
+    frame = pandas.DataFrame(
+        {
+            "age": [20.0, None, 60.0, 20.0],
+            "town": ["Ulm", "Bonn", None, "Ulm"],
+            "sure": [True, False, True, True],
+            "label": [1.0, 2.0, 2.0, 1.0],
+        }
+    )
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    with pytest.warns(UserWarning, match="2 of 3 columns have missing values") as caught:
+        parquet = load(tmp_path / "x.parquet")
+    assert "'age' (1), 'town' (1)" in str(caught[0].message)
+    assert parquet.class_names == ("1", "2")
+    assert parquet.encoder.feature_names == (
+        *("age", "age is missing", "town = Ulm", "town = Bonn", "town is missing", "sure"),
+    )
+    assert parquet.inputs[1, :2].tolist() == [0, 1]
+    assert parquet.inputs[2, 2:5].tolist() == [0, 0, 1]
+    with pytest.warns(UserWarning, match="missing values"):
+        text = load(tmp_path / "x.csv", label="label", ignore=["sure"])
+    assert text.class_names == ("1.0", "2.0"), "cells of text files keep their words"
+    assert np.array_equal(text.inputs, parquet.inputs[:, :5])
+
+
+def test_dates_are_numbers(tmp_path: Path) -> None:
+    when = pandas.to_datetime(["2020-01-01", "2020-01-03", "2020-01-01", "2020-01-03"])
+    frame = pandas.DataFrame({"when": when, "label": list("abab")})
+    frame.to_parquet(tmp_path / "x.parquet")
+    assert load(tmp_path / "x.parquet").inputs.tolist() == [[-1], [1], [-1], [1]]
+
+
+def test_encoder_saved_and_applied_to_new_rows(tmp_path: Path) -> None:
+    text = "age,town,label\n20,Ulm,a\n40,,b\n,Bonn,b\n30.1,Ulm,a\n"
+    with pytest.warns(UserWarning, match="missing values"):
+        data = load(write(tmp_path / "x.csv", text))
+    write_json(tmp_path / "encoder.json", data.encoder.to_dict())
+    encoder = TableEncoder.from_dict(read_json(tmp_path / "encoder.json"))
+    assert encoder == data.encoder
+    assert np.array_equal(encoder.transform(read_frame(tmp_path / "x.csv")), data.inputs)
+    new = pandas.DataFrame({"extra": [1, 2], "town": ["Jena", "NA"], "age": ["1e30", "?"]})
+    assert encoder.transform(new).tolist() == [[1e6, 0, 0, 0, 0], [0, 1, 0, 0, 1]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # new rows bring no warnings of their own
+        later = load(tmp_path / "x.csv", encoder=encoder, class_names=data.class_names)
+    assert np.array_equal(later.inputs, data.inputs)
+
+
+def test_rare_words_share_no_feature() -> None:
+    words = [f"w{n % 100:03}" for n in range(200)] + ["often"] * 9
+    encoder = TableEncoder.fit(pandas.DataFrame({"word": words}))
+    assert len(encoder.feature_names) == 64
+    assert encoder.feature_names[0] == "word = often"
+
+
+@pytest.mark.parametrize("value", [{}, [], {"columns": [{"name": "x"}]}, {"columns": [1]}, None])
+def test_not_a_saved_encoder(value: Any) -> None:
+    with pytest.raises(ValueError, match="not a saved table encoder"):
+        TableEncoder.from_dict(json.loads(json.dumps(value)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", r"has no column 'label'; it has \['a', 'b'\]. Say which with label="),
+        ("a,label\n1,x\n2,x\n3,y\n", "label 'y' has not the 2 rows"),
+        ("a,label\n1,x\n2,x\n", "at least two are needed"),
+        ("a,label\n1,x\n2,\n3,\n", r"2 rows have no 'label' \(first: row 1"),
+        ("a,label\n", "has no rows"),
+        ("", "is not a readable table: No columns"),
+        ("a,label\n1,x,9\n2,y\n", "is not a readable table"),
+        ("a,label\n1,x\n2,y,9\n", "is not a readable table: Error tokenizing data.*line 3"),
+        ("a,label\n1,x\n2,y\ninf,x\n3,y\n", "column 'a' has an infinite value in row 2"),
+        ("a,label\n1e308,x\n-1e308,y\n1,x\n3,y\n", "column 'a' has values too large"),
+        ("label\nx\ny\nx\ny\n", "no column with values beside the label"),
+        ('a,label\n1,"x\n2,y\n', "is not a readable table"),
+    ],
+)
+def test_bad_tables(text: str, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", text)
+    with pytest.raises(ValueError, match=message):
+        load(path)
+    assert path.read_text() == text
+
+
+def test_a_typing_error_in_a_column_of_numbers(tmp_path: Path) -> None:
+    rows = [f"{n},{'xy'[n % 2]}" for n in range(20)]
+    path = write(tmp_path / "x.csv", "\n".join(["a,label", *rows, "12O,x"]))
+    with pytest.raises(ValueError, match=r"numbers except for 1 cells \(first: '12O' in row 20\)"):
+        load(path)
+    assert load(path, categorical=["a"]).inputs.shape == (21, 21)
+    with pytest.raises(ValueError, match="categorical names 'b', which is no column"):
+        load(path, categorical=["b"])
+
+
+def test_new_rows_that_do_not_fit(tmp_path: Path) -> None:
+    encoder = TableEncoder.fit(pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
+    with pytest.raises(ValueError, match="no column 'b', with which the encoder was fitted"):
+        encoder.transform(pandas.DataFrame({"a": [1]}))
+    with pytest.raises(ValueError, match="column 'a' held numbers in training; now it holds words"):
+        encoder.transform(pandas.DataFrame({"a": ["p", "q"], "b": ["x", "y"]}))
+    frame = pandas.DataFrame({"a": [[1], [2]], "label": ["x", "y"]})
+    frame.to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="column 'a' holds lists"):
+        load(tmp_path / "x.parquet", min_per_class=1)
+
+
+def test_an_empty_column_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a,b,label\n1,,x\n2,,y\n3,,x\n4,,y\n")
+    with pytest.warns(UserWarning, match="column 'b' is empty and is left out"):
+        assert load(path).inputs.shape == (4, 1)
+
+
+def test_damaged_parquet(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"a": range(100), "label": ["x", "y"] * 50})
+    frame.to_parquet(tmp_path / "x.parquet")
+    whole = (tmp_path / "x.parquet").read_bytes()
+    for cut in (0, 3, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "x.parquet").write_bytes(whole[:cut])
+        with pytest.raises(ValueError, match=r"x\.parquet is not a readable table"):
+            load(tmp_path / "x.parquet")
+
+
+def test_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", 'text,label\n"a, b",x\nNA,y\n,x\nd,y\n')
+    data = load(path)
+    assert data.kind == "text"
+    assert data.inputs.tolist() == ["a, b", "NA", "", "d"]
+    write(path, "n,what,true,label\n1,a,x,x\n2,b,x,y\n3,c,y,y\n4,d,y,x\n")
+    data = load(path, text="what", true_label="true")
+    assert data.inputs.tolist() == ["a", "b", "c", "d"]
+    assert data.flipped.tolist() == [False, True, False, True]
+    with pytest.raises(ValueError, match=r"no column 'words'.*text="):
+        load(path, text="words")
+
+
+def npz(tmp_path: Path, **stored: Any) -> Path:
+    np.savez(tmp_path / "x.npz", **stored)
+    return tmp_path / "x.npz"
+
+
+def test_npz(tmp_path: Path) -> None:
+    images = np.arange(48, dtype=np.uint8).reshape(4, 2, 2, 3)
+    data = load(npz(tmp_path, x=images, y=[5, 7, 5, 7], true_labels=[5, 5, 5, 7], ids=list("abcd")))
+    assert data.kind == "image"
+    assert data.class_names == ("5", "7")
+    assert data.flipped.tolist() == [False, True, False, False]
+    assert data.ids.tolist() == list("abcd")
+    assert np.array_equal(data.inputs, images)
+    assert load(npz(tmp_path, x=images[..., 0], y=[0, 0, 1, 1])).inputs.shape == (4, 2, 2, 1)
+    named = load(npz(tmp_path, x=images, y=[0, 2, 0, 0], class_names=list("abc")))
+    assert named.class_names == ("a", "b", "c")
+    rows = load(npz(tmp_path, a=np.eye(4), b=list("xyxy")), inputs="a", label="b")
+    assert (rows.kind, rows.inputs.dtype) == ("table", np.float32)
+    texts = load(npz(tmp_path, texts=["p", "q"], y=[0, 1]), min_per_class=1)
+    assert (texts.kind, texts.inputs.tolist()) == ("text", ["p", "q"])
+    fortran = np.asfortranarray(np.arange(8.0).reshape(4, 2))
+    assert np.array_equal(load(npz(tmp_path, x=fortran, y=[0, 0, 1, 1])).inputs, fortran)
+
+
+def test_a_large_array_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 5, 4, 3), np.uint8)
+    path = npz(tmp_path, y=np.arange(40) % 2, x=images)
+    monkeypatch.setattr(arrays_module, "MEMORY_MAP_BYTES", 1000)
+    data = load(path)
+    assert isinstance(data.inputs, np.memmap)
+    assert np.array_equal(data.inputs, images)
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        ({"x": np.eye(4)}, "has no array 'given_labels' or 'labels' or 'y'"),
+        ({"y": [0, 1]}, "has no array 'inputs'.*Say which with inputs="),
+        ({"x": np.eye(4), "y": [0, 1]}, "4 inputs need as many labels"),
+        ({"x": np.eye(4), "y": 3}, "'y' is a single value"),
+        ({"x": np.eye(4), "y": [0.5] * 4}, "labels must be whole numbers or words"),
+        ({"x": np.full((4, 2), np.nan), "y": [0, 0, 1, 1]}, "row 0 has a NaN or infinite feature"),
+        ({"x": np.zeros((4, 3, 8, 8), np.uint8), "y": [0, 0, 1, 1]}, "Move the channels last"),
+        ({"x": np.zeros((4, 8, 8, 3)), "y": [0, 0, 1, 1]}, "inputs must be uint8 images"),
+        ({"x": np.eye(4), "y": [0, 1, 1, 1]}, "label '0' has not the 2 rows"),
+        ({"x": np.array([{}] * 4), "y": [0, 0, 1, 1]}, "Python objects, which are never unpickled"),
+    ],
+)
+def test_bad_npz(stored: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(npz(tmp_path, **stored))
