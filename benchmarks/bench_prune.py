@@ -85,15 +85,17 @@ def measure(num_rows: int) -> dict[str, float]:
         "update_128_us": small_s * 1e6,
         "kept_share": share,
         "kept_read_s": kept_s,
+        "num_classes": NUM_CLASSES,
+        "batch": BATCH,
+        "threads": 1,
+        "numpy": np.__version__,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
-    parser.add_argument(
-        "--out", type=Path, help="append the measurements to this file, one JSON a line"
-    )
+    parser.add_argument("--out", type=Path, help="append the measurements to this file, one JSON a line")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

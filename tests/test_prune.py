@@ -15,7 +15,8 @@ from scipy.optimize import minimize
 from torch.utils.data import DataLoader, TensorDataset
 
 from tolerant.train import prune_gather
-from tolerant.train.prune import Pruner, PruneSchedule, prune_quality
+from tolerant.train.prune import Pruner, PruneSchedule
+from tolerant.train.prune_quality import prune_quality
 
 
 def names(num_rows: int) -> list[tuple[str, int]]:
@@ -139,9 +140,7 @@ def test_any_hashable_ids(ids):
     assert pruner.index(ids).tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    "ids", [3, np.int64(3), [0, 1, 2], range(3), np.arange(3), torch.arange(3)]
-)
+@pytest.mark.parametrize("ids", [3, np.int64(3), [0, 1, 2], range(3), np.arange(3), torch.arange(3)])
 def test_positions_need_no_dictionary(ids):
     pruner = Pruner(ids)
     assert pruner._position is None
@@ -373,6 +372,21 @@ def test_two_ranks_agree(tmp_path):
     assert found[0]["refused"].startswith("RuntimeError: rank 1 refused")
 
 
+# --- quality ----------------------------------------------------------------------------------
+
+
+def test_quality_counts_pruned_as_found():
+    true = torch.arange(10)
+    given = true.clone()
+    given[:4] = 0  # rows 1, 2, 3 are wrong; row 0 still says 0
+    kept = torch.ones(10, dtype=torch.bool)
+    assert prune_quality(kept, given, true) == (None, 0.0, 0.7)
+    kept[[1, 2, 9]] = False
+    assert prune_quality(kept, given, true) == (2 / 3, 2 / 3, 6 / 7)
+    assert prune_quality(~kept | kept, true, true) == (None, None, 1.0)
+    assert prune_quality(kept & ~kept, given, true) == (0.3, 1.0, None)
+
+
 # --- the alternating search (algorithm 1) -----------------------------------------------------
 
 
@@ -410,9 +424,7 @@ class SoftmaxRegression:
         return (self.x.T @ (scale[:, None] * residual)).ravel()
 
     def fit(self, theta: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return minimize(
-            self.objective, theta, (w,), "L-BFGS-B", self.gradient, bounds=[(-5, 5)] * 9
-        ).x
+        return minimize(self.objective, theta, (w,), "L-BFGS-B", self.gradient, bounds=[(-5, 5)] * 9).x
 
 
 @pytest.mark.parametrize("q", [0.0, 0.3, 0.7, 1.0])
@@ -438,7 +450,5 @@ def test_alternating_search_descends_to_a_fixed_point(q, k, seed):
     assert problem.objective(again, w) >= values[-1] - 1e-6  # ... and in theta
     # 1e-7: p_y is compared with k in float32
     assert (np.diff(values) <= 1e-7).all()
-    assert np.isclose(
-        values[-1], np.minimum(lq(problem.log_p_y(theta), q) - problem.threshold, 0).sum()
-    )
+    assert np.isclose(values[-1], np.minimum(lq(problem.log_p_y(theta), q) - problem.threshold, 0).sum())
     assert values[-1] < values[0] - 0.1

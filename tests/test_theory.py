@@ -386,6 +386,13 @@ def test_symmetry_of_the_ends_of_lq():
     assert not theory.is_symmetric(lambda logits, labels: logits[:, 0] * float("nan"), 6)
 
 
+def test_symmetry_is_tried_at_the_corners_and_at_the_centre():
+    cut = make_loss("truncated-lq", q=1.0, k=0.5, reduction="none")
+    assert not theory.is_symmetric(cut, 6, num_samples=1)  # the one sample is near the centre
+    mae = make_loss("mae", reduction="none")
+    assert not theory.is_symmetric(lambda z, y: mae(z, y) + (z == 0).all(dim=1), 6)
+
+
 # --- the alternating search is no global search -----------------------------------------------
 
 

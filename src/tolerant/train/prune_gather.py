@@ -41,9 +41,7 @@ def gather_rows(
             f"rank {lengths.index(-1)} refused the rows reported to it; its own message says why."
         )
     if len(set(sizes)) > 1:
-        raise RuntimeError(
-            f"all ranks must prune the same data set; their numbers of rows are {sizes}."
-        )
+        raise RuntimeError(f"all ranks must prune the same data set; their numbers of rows are {sizes}.")
     return _rounds(index, p_y, lengths, num_rows, device)
 
 

@@ -18,9 +18,7 @@ def read_integers(name: str, values: Any) -> np.ndarray:
         values = list(values)
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(
-            f"{name} must be a flat list of integers; got {array.dtype} of shape {array.shape}."
-        )
+        raise ValueError(f"{name} must be a flat list of integers; got {array.dtype} of shape {array.shape}.")
     return array if array.size else array.astype(np.int64)
 
 
@@ -51,9 +49,7 @@ def read_ids(source: Any) -> tuple[int, dict[Hashable, int] | None, str]:
     digest = hashlib.sha256()
     for row, row_id in enumerate(source):
         if position.setdefault(row_id, row) != row:
-            raise ValueError(
-                f"ids must be distinct; rows {position[row_id]} and {row} are both {row_id!r}."
-            )
+            raise ValueError(f"ids must be distinct; rows {position[row_id]} and {row} are both {row_id!r}.")
         digest.update(repr(row_id).encode() + b"\0")
     return len(source), position, digest.hexdigest()
 
@@ -75,9 +71,7 @@ def read_p_y(p_y: Any, num_ids: int) -> np.ndarray:
         p_y = p_y.detach().cpu().float().numpy()
     p = np.asarray(p_y, dtype=np.float32)
     if p.shape != (num_ids,):
-        raise ValueError(
-            f"p_y must have one value for each of the {num_ids} ids; got shape {p.shape}."
-        )
+        raise ValueError(f"p_y must have one value for each of the {num_ids} ids; got shape {p.shape}.")
     outside = ~((p >= 0) & (p <= 1.001))
     if outside.any():
         raise ValueError(

@@ -30,9 +30,7 @@ class KeptSampler(Sampler[int]):
         rank: int = 0,
     ) -> None:
         if not 0 <= rank < num_replicas:
-            raise ValueError(
-                f"rank must be in 0 .. num_replicas - 1; got rank={rank!r}, {num_replicas=}."
-            )
+            raise ValueError(f"rank must be in 0 .. num_replicas - 1; got rank={rank!r}, {num_replicas=}.")
         if order is None and generator is None and num_replicas > 1:
             raise ValueError(
                 "generator must be given when there are several ranks, seeded alike on every rank."
