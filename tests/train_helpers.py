@@ -33,11 +33,11 @@ def table(num_rows: int = 330, noise_rate: float = 0.3, seed: int = 0) -> NoisyD
     """Four clouds of points."""
     rng = np.random.default_rng(seed)
     given, true = _labels(rng, num_rows, noise_rate)
-    inputs = rng.normal(size=(num_rows, 6)) + 3 * np.eye(4, 6)[true]
+    inputs = rng.normal(size=(num_rows, 6)) + 4 * np.eye(4, 6)[true]
     return NoisyDataset(inputs.astype(np.float32), given, true, CLASSES)
 
 
 def quick(**changes: Any) -> Recipe:
     """A recipe of a few short epochs, in fp32."""
-    recipe = Recipe(epochs=3, batch_size=64, lr=0.05, milestones=(), precision="fp32", score_every=1)
+    recipe = Recipe(epochs=3, batch_size=64, lr=0.1, milestones=(), precision="fp32", score_every=1)
     return replace(recipe, **changes)

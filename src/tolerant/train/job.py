@@ -195,6 +195,12 @@ class TrainResult:
     validation_index: np.ndarray
     time_s: float
 
+    def __repr__(self) -> str:
+        return (
+            f"TrainResult(epoch={self.epoch} of {len(self.history)}, "
+            f"validation_accuracy={self.validation_accuracy}, test_accuracy={self.test_accuracy})"
+        )
+
     def predict_log_proba(self, dataset: NoisyDataset, *, device: str | torch.device = "cpu") -> np.ndarray:
         """Log-probabilities of all classes for new rows, float32 (N, C)."""
         from tolerant.train.evaluate import predict_log_proba

@@ -1,0 +1,98 @@
+"""The networks: sizes, shapes, seeds, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tolerant.train.models import MODELS, build
+
+PICTURES = [name for name in MODELS if name != "mlp"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_learns_from_every_weight(name):
+    model = build(name, 7, in_channels=1, image_size=(28, 28))
+    logits = model(torch.randn(4, 1, 28, 28))
+    assert logits.shape == (4, 7)
+    torch.nn.functional.cross_entropy(logits, torch.arange(4)).backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_come_from_the_seed_alone(name):
+    torch.manual_seed(5)
+    first = build(name, 3, seed=1).state_dict()
+    drawn = torch.rand(1)
+    again = build(name, 3, seed=1).state_dict()
+    other = build(name, 3, seed=2).state_dict()
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert any(not torch.equal(first[key], other[key]) for key in first)
+    torch.manual_seed(5)
+    assert torch.equal(drawn, torch.rand(1))  # the caller's generator is where it was
+
+
+@pytest.mark.parametrize(("name", "millions"), [("resnet18", 11.174), ("resnet34", 21.282)])
+def test_resnets_have_the_published_size(name, millions):
+    model = build(name, 10)
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=1e-3)
+
+
+def _multiplications(name: str, **shape: int | tuple[int, int]) -> float:
+    """Multiplications of one picture in convolutions and dense layers."""
+    model, total = build(name, 10, **shape).eval(), 0
+
+    def count(module, inputs, output):
+        nonlocal total
+        total += output[0, 0].numel() * module.weight.numel()
+
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            module.register_forward_hook(count)
+    size = shape.get("image_size", (32, 32))
+    model(torch.randn(1, shape.get("in_channels", 3), *size))
+    return total
+
+
+def test_cost_of_a_picture_is_the_one_mfu_is_counted_with():
+    """Training costs three passes of two operations a multiplication."""
+    assert 6e-9 * _multiplications("resnet34") == pytest.approx(6.953, rel=1e-3)
+    small = _multiplications("resnet18", in_channels=1, image_size=(28, 28))
+    assert 6e-9 * small == pytest.approx(2.734, rel=1e-3)
+
+
+def test_cnn8_is_table_2s():
+    model = build("cnn8", 10)
+    widths = [m.out_channels for m in model if isinstance(m, nn.Conv2d)]
+    assert widths == [64, 64, 128, 128, 196, 196]
+    dense = [m.out_features for m in model if isinstance(m, nn.Linear)]
+    assert dense == [256, 10]
+    assert sum(isinstance(m, nn.BatchNorm1d) for m in model) == 1
+    without = build("cnn8", 10, dense_batch_norm=False)
+    assert not any(isinstance(m, nn.BatchNorm1d) for m in without)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_dropout_is_used(name):
+    model = build(name, 3, dropout=0.5)
+    x = torch.randn(2, 3, 32, 32)
+    model.eval()
+    assert torch.equal(model(x), model(x))
+    model.train()
+    assert not torch.equal(model(x), model(x))
+
+
+def test_mlp_reads_tables_of_any_width():
+    assert build("mlp", 3, num_features=5, hidden=(8,))(torch.randn(2, 5)).shape == (2, 3)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="Did you mean 'resnet34'"):
+        build("resnet43", 10)
+    with pytest.raises(ValueError, match="num_classes must be 2 or more; got 1"):
+        build("mlp", 1)
+    with pytest.raises(ValueError, match=r"not rows of 5 features\. Use 'mlp'"):
+        build("cnn8", 3, num_features=5)
+    with pytest.raises(ValueError, match=r"at least \(8, 8\)"):
+        build("cnn8", 3, image_size=(4, 32))

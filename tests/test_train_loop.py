@@ -1,0 +1,407 @@
+"""The loop is the paper's protocol: against a plain loop, and property by property."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from train_helpers import CLASSES, pictures, quick, table
+
+import tolerant.data.batches as batches
+from tolerant.data.augment import augment
+from tolerant.data.dataset import NoisyDataset
+from tolerant.losses import LqLoss
+from tolerant.train import (
+    Callback,
+    DivergedError,
+    Job,
+    Preprocess,
+    PruneSchedule,
+    Recipe,
+    build,
+    predict_log_proba,
+    train,
+)
+from tolerant.train.run import Run
+
+CPU = torch.device("cpu")
+
+
+def fit(data=None, model="mlp", loss="lq", recipe=None, **more):
+    data = table() if data is None else data
+    return train(
+        data, model=model, loss=loss, recipe=recipe or quick(), device="cpu", progress="quiet", **more
+    )
+
+
+def state(result):
+    return result.model.state_dict()
+
+
+def assert_same_weights(a, b):
+    assert state(a).keys() == state(b).keys()
+    for name, tensor in state(a).items():
+        assert torch.equal(tensor, state(b)[name]), name
+
+
+def assert_other_weights(a, b):
+    assert any(not torch.equal(t, state(b)[n]) for n, t in state(a).items())
+
+
+def assert_near(tensor, wanted, relative):
+    distance = (tensor - wanted).double().norm() / wanted.double().norm()
+    assert distance < relative
+
+
+def test_equals_a_plain_loop():
+    """Written out: NCHW, torch's SGD, one batch after another, the short last one included."""
+    data, recipe = pictures(), quick(epochs=2, milestones=(1,), select="last", weight_decay=1e-2, lr=0.01)
+    run = Run(Job(dataset=data, model="small-cnn", loss="lq", recipe=recipe), CPU)
+    result = fit(data, "small-cnn", recipe=recipe)
+    rows = data.subset(result.train_index)
+    mean = torch.from_numpy(rows.inputs.astype(np.float64).mean(0) / 255).float()
+    model, loss = build("small-cnn", 4, image_size=(16, 16)), LqLoss()
+    optimizer = torch.optim.SGD(model.parameters(), recipe.lr, 0.9, weight_decay=1e-2)
+    for run.epoch in range(2):
+        order, draws, _ = run._draw_epoch()
+        assert sorted(order.tolist()) == list(range(297))
+        for index in order.split(64):
+            images = torch.from_numpy(rows.inputs[index.numpy()])
+            inputs = augment(images, mean=mean, flip=draws["flip"][index], shift=draws["shift"][index])
+            logits = model(inputs.contiguous())
+            optimizer.zero_grad()
+            loss(logits, torch.from_numpy(rows.given_labels)[index]).backward()
+            optimizer.step()
+        optimizer.param_groups[0]["lr"] /= 10
+    assert len(index) == 297 - 4 * 64
+    for name, tensor in model.state_dict().items():
+        assert_near(state(result)[name], tensor, 1e-2)
+
+
+@pytest.mark.parametrize("kind", ["image", "table"])
+@pytest.mark.parametrize("center", ["pixel", "channel", "none"])
+@pytest.mark.parametrize("scale", ["auto", "unit", "std"])
+def test_preprocess_is_measured_on_the_training_rows(kind, center, scale):
+    data = pictures(100) if kind == "image" else table(100)
+    recipe = Recipe(center=center, scale=scale, batch_size=8, precision="fp32")
+    run = Run(Job(dataset=data, model="mlp", loss="cce", recipe=recipe), CPU)
+    x = data.inputs[run.train_index].astype(np.float64)
+    with_std = scale == "std" or (scale == "auto" and kind == "table")
+    if kind == "image":
+        factor = 1 / x.std() if with_std else 1 / 255
+        centre = {"pixel": x.mean(0), "channel": x.mean((0, 1, 2)), "none": 0.0}[center]
+    else:
+        factor = 1 / x.std(0) if with_std else 1.0
+        centre = 0.0 if center == "none" else x.mean(0)
+    wanted = (data.inputs[run.validation_index] - centre) * factor
+    got = torch.cat([inputs for _, inputs in run.validation.in_order(4)]).numpy()
+    if kind == "image":
+        got = got.transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_constant_column_does_not_explode():
+    inputs = np.full((50, 2), 3e4, np.float32)
+    inputs[:, 1] += np.arange(50)
+    preprocess = Preprocess.fit(inputs, "table", Recipe())
+    assert np.all(np.abs(inputs * preprocess.scale - preprocess.mean) < 2)
+
+
+def test_chosen_epoch_is_the_first_of_the_best_validation_epochs():
+    data = table()
+    result = fit(data, recipe=quick(epochs=8), test=table(100, 0.0, seed=1))
+    accuracies = [record["validation_accuracy"] for record in result.history]
+    assert result.epoch == accuracies.index(max(accuracies))
+    assert 0 < result.epoch < 7  # else the test shows nothing
+    held_out = data.subset(result.validation_index)
+    right = result.predict_log_proba(held_out).argmax(1) == held_out.given_labels
+    assert right.mean() == result.validation_accuracy == max(accuracies)
+    tests = [record["test_accuracy"] for record in result.history]
+    assert result.test_accuracy == tests[result.epoch]
+    assert (result.last_test_accuracy, result.oracle_test_accuracy) == (tests[-1], max(tests))
+    last = fit(data, recipe=quick(epochs=8, select="last"), test=table(100, 0.0, seed=1))
+    assert (last.epoch, last.test_accuracy) == (7, tests[-1])
+    assert_other_weights(last, result)
+
+
+def test_the_test_set_is_recorded_and_never_used():
+    """With its labels shuffled, and without it, everything else is the same to the last bit."""
+    data, test = pictures(), pictures(100, 0.0, seed=1)
+    shuffled = replace(test, true_labels=np.random.default_rng(2).permutation(test.true_labels))
+    recipe = quick(epochs=6)
+    results = [
+        fit(data, "small-cnn", recipe=recipe, prune=PruneSchedule(4, 1, 0.3), test=t)
+        for t in (test, shuffled, None)
+    ]
+    for other in results[1:]:
+        assert_same_weights(results[0], other)
+        assert np.array_equal(results[0].kept, other.kept)
+        assert results[0].epoch == other.epoch
+    assert not results[0].kept.all()
+    assert results[0].history[-1]["test_accuracy"] != results[1].history[-1]["test_accuracy"]
+
+
+def test_pruning_keeps_what_the_best_model_so_far_believes():
+    """{p_y > k} of the model that a run of the epochs before pruning chooses, recomputed."""
+    data, k = table(), 0.6
+    before = fit(data, recipe=quick(epochs=20))
+    assert before.epoch < 19  # the best epoch, not the last, must have pruned
+    after = fit(data, recipe=quick(epochs=21), prune=PruneSchedule(20, 10, k))
+    rows = data.subset(before.train_index)
+    log_p = predict_log_proba(before.model, rows, before.preprocess)
+    p_y = np.exp(log_p[np.arange(len(rows)), rows.given_labels])
+    assert np.array_equal(after.kept, p_y > k)
+    assert after.history[19]["kept_fraction"] == 1.0
+    last = after.history[20]
+    wrong = rows.flipped
+    assert last["kept_fraction"] == pytest.approx(after.kept.mean())
+    assert last["prune_precision"] == pytest.approx(wrong[~after.kept].mean())
+    assert last["prune_recall"] == pytest.approx((~after.kept)[wrong].mean())
+
+
+def test_pruned_rows_do_not_train():
+    """Spoiling the inputs of the rows that get pruned changes nothing after pruning."""
+    data = table()
+    recipe, prune = quick(epochs=1, select="last"), PruneSchedule(0, 10, 0.2)
+    first = fit(data, recipe=recipe, prune=prune)
+    assert 0.1 < first.kept.mean() < 0.95
+    run = Run(Job(dataset=data, model="mlp", loss="lq", recipe=recipe, prune=prune), CPU)
+    list(run._prune())
+    assert np.array_equal(run.pruner.kept.numpy(), first.kept)
+    run.rows._resident[torch.from_numpy(~first.kept)] = 1e3
+    list(run._train_epoch(_Clock()))
+    for name, tensor in run.weights.tensors().items():
+        assert torch.equal(tensor, state(first)[name])
+
+
+class _Clock:
+    def mark(self): ...
+
+
+def test_pruning_leaves_order_and_augmentation_of_the_others():
+    job = Job(dataset=pictures(), model="mlp", loss="lq", recipe=quick(), prune=PruneSchedule(0, 1, 0.5))
+    run = Run(job, CPU)
+    order, draws, _ = run._draw_epoch()
+    run.pruner.update([3, 5, 7], [0.1, 0.1, 0.1])
+    kept_order, kept_draws, _ = run._draw_epoch()
+    assert kept_order.tolist() == [row for row in order.tolist() if row not in (3, 5, 7)]
+    assert all(torch.equal(draws[name], kept_draws[name]) for name in ("flip", "shift"))
+
+
+def test_zero_weights_stay_in_the_batch_and_do_not_train():
+    """prune_by="weight": a batch's mean counts all its rows, the pruned ones adding nothing."""
+    data, recipe = table(), quick(epochs=1, prune_by="weight", select="last")
+    prune = PruneSchedule(0, 10, 0.2)
+    result = fit(data, recipe=recipe, prune=prune)
+    run = Run(Job(dataset=data, model="mlp", loss="lq", recipe=recipe, prune=prune), CPU)
+    rows = data.subset(result.train_index)
+    inputs = torch.cat([x for _, x in run.rows.in_order(50)])
+    labels, kept = torch.from_numpy(rows.given_labels), torch.from_numpy(result.kept)
+    model, loss = build("mlp", 4, num_features=6), LqLoss(reduction="none")
+    optimizer = torch.optim.SGD(model.parameters(), recipe.lr, 0.9, weight_decay=2e-4)
+    for index in run._draw_epoch()[0].split(64):
+        optimizer.zero_grad()
+        (loss(model(inputs[index]), labels[index]) * kept[index]).mean().backward()
+        optimizer.step()
+    assert not kept.all()
+    for name, tensor in model.state_dict().items():
+        assert_near(state(result)[name], tensor, 1e-5)
+
+
+def test_a_seed_is_a_run():
+    first, again, other = (fit(recipe=quick(seed=seed, dropout=0.3)) for seed in (0, 0, 1))
+    assert_same_weights(first, again)
+    assert_other_weights(first, other)
+    assert not np.array_equal(first.train_index, other.train_index)
+
+
+def test_the_callers_generator_and_module_are_left_alone():
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 4))
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    torch.manual_seed(3)
+    result = fit(model=model)
+    drawn = torch.rand(1)
+    torch.manual_seed(3)
+    assert torch.equal(drawn, torch.rand(1))
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+    assert int(result.model[1].num_batches_tracked) == 5 * (result.epoch + 1)
+
+
+def test_rows_that_do_not_fit_are_streamed_to_the_same_bits(monkeypatch):
+    resident = fit(pictures(), "small-cnn")
+    monkeypatch.setattr(batches, "fits", lambda inputs, device: False)
+    assert_same_weights(fit(pictures(), "small-cnn"), resident)
+
+
+@pytest.mark.parametrize("augment_by", ["flip-crop", "flip", "crop", "none"])
+def test_augmentation_by_name(augment_by):
+    job = Job(dataset=pictures(), model="mlp", loss="lq", recipe=quick(augment=augment_by))
+    draws = Run(job, CPU)._draw_epoch()[1]
+    assert (
+        set(draws)
+        == {
+            "flip-crop": {"flip", "shift"},
+            "flip": {"flip"},
+            "crop": {"shift"},
+            "none": set(),
+        }[augment_by]
+    )
+
+
+def test_bf16_learns_what_fp32_learns():
+    test = pictures(200, 0.0, seed=1)
+    results = [
+        fit(pictures(500), "small-cnn", recipe=quick(epochs=8, precision=p), test=test)
+        for p in ("fp32", "bf16")
+    ]
+    for result in results:
+        assert result.oracle_test_accuracy > 0.9
+        assert all(t.dtype != torch.bfloat16 for t in state(result).values())
+    fp32, bf16 = (torch.cat([p.flatten() for p in r.model.parameters()]) for r in results)
+    assert not torch.equal(fp32, bf16)
+
+
+def test_first_gradient_in_bf16_is_that_of_fp32():
+    updates = []
+    for precision in ("fp32", "bf16"):
+        recipe = quick(precision=precision, weight_decay=0.0)
+        run = Run(Job(dataset=pictures(), model="small-cnn", loss="lq", recipe=recipe), CPU)
+        before = torch.cat([t.detach().flatten().clone() for t in run.weights.trained.values()])
+        order, draws, seed = run._draw_epoch()
+        run.stepper.begin(order, draws, 0.01, seed)
+        run.stepper.step()
+        updates.append(torch.cat([t.detach().flatten() for t in run.weights.trained.values()]) - before)
+    assert F.cosine_similarity(*updates, dim=0) > 0.99
+
+
+def test_adam_is_torchs_adam():
+    data, recipe = table(), quick(optimizer="adam", lr=1e-3, weight_decay=0.0, epochs=1, select="last")
+    result = fit(data, recipe=recipe)
+    run = Run(Job(dataset=data, model="mlp", loss="lq", recipe=recipe), CPU)
+    inputs = torch.cat([x for _, x in run.rows.in_order(50)])
+    labels = torch.from_numpy(data.given_labels[result.train_index])
+    model = build("mlp", 4, num_features=6)
+    optimizer = torch.optim.Adam(model.parameters())
+    for index in run._draw_epoch()[0].split(64):
+        optimizer.zero_grad()
+        LqLoss()(model(inputs[index]), labels[index]).backward()
+        optimizer.step()
+    for name, tensor in model.state_dict().items():
+        assert_near(state(result)[name], tensor, 1e-5)
+
+
+def test_batch_norm_momentum_and_loss_arguments_reach_their_places():
+    job = Job(
+        dataset=pictures(),
+        model="small-cnn",
+        model_args={"width": 8},
+        loss="lq",
+        loss_args={"q": 0.3},
+        recipe=quick(batch_norm_momentum=0.01),
+    )
+    model = job.build_model()
+    assert [m.momentum for m in model if isinstance(m, nn.BatchNorm2d)] == [0.01] * 3
+    assert [m.out_channels for m in model if isinstance(m, nn.Conv2d)] == [8, 16, 32]
+    assert job.build_loss().hyper == {"q": 0.3}
+
+
+def test_history_has_every_number_of_every_epoch():
+    result = fit(test=table(50, 0.0, seed=1), prune=PruneSchedule(5, 1, 0.3), recipe=quick(epochs=8))
+    assert [record["epoch"] for record in result.history] == list(range(8))
+    for record in result.history:
+        assert set(record) == {
+            "epoch", "lr", "train_loss", "validation_loss", "validation_accuracy", "test_accuracy",
+            "p_y_right", "p_y_wrong", "kept_fraction", "prune_precision", "prune_recall",
+            "images_per_s", "time_s",
+        }  # fmt: skip
+    last = result.history[-1]
+    assert last["p_y_right"] > 0.5 > last["p_y_wrong"]
+    unknown = fit(replace(table(), true_labels=None), recipe=quick(epochs=2))
+    assert "p_y_right" not in unknown.history[0]
+    seldom = fit(recipe=quick(epochs=4, score_every=2))
+    assert ["p_y_wrong" in record for record in seldom.history] == [False, True, False, True]
+
+
+def test_train_loss_is_the_mean_over_rows_of_an_epoch():
+    result = fit(recipe=quick(epochs=1, lr=1e-12, augment="none", select="last"))
+    run = Run(Job(dataset=table(), model="mlp", loss="lq", recipe=quick()), CPU)
+    inputs = torch.cat([x for _, x in run.rows.in_order(50)])
+    labels = torch.from_numpy(table().given_labels[result.train_index])
+    whole = LqLoss()(build("mlp", 4, num_features=6)(inputs), labels).item()
+    assert result.history[0]["train_loss"] == pytest.approx(whole, rel=1e-4)
+
+
+def test_own_validation_rows_and_none_at_all():
+    data, other = table(), table(80, seed=5)
+    result = fit(data, validation=other)
+    assert len(result.train_index) == len(data)
+    assert len(result.validation_index) == 0
+    right = result.predict_log_proba(other).argmax(1) == other.given_labels
+    assert result.validation_accuracy == right.mean()
+    everything = fit(data, recipe=quick(validation_fraction=0.0, select="last"))
+    assert everything.validation_accuracy is None
+    assert "validation_loss" not in everything.history[0]
+
+
+def test_forward_correction_needs_and_uses_its_matrix():
+    transition = np.full((4, 4), 0.1) + 0.6 * np.eye(4)
+    with pytest.raises(ValueError, match=r"loss 'forward' needs transition.*got none"):
+        fit(loss="forward")
+    named = fit(loss="forward", transition=transition)
+    assert_same_weights(named, fit(loss="cce", transition=transition))
+    assert_other_weights(named, fit(loss="cce"))
+    with pytest.raises(ValueError, match=r"transition must be 4 x 4.*got shape \(3, 3\)"):
+        fit(loss="cce", transition=np.eye(3))
+    with pytest.raises(ValueError, match="losses of p_y alone"):
+        fit(loss="nce", transition=transition)
+
+
+def test_what_cannot_be_trained_is_refused_at_once():
+    data = table()
+    with pytest.raises(ValueError, match=r"at least two classes; the 297 .* one \('a'\)"):
+        fit(data.with_given_labels(np.zeros(len(data), int)))
+    with pytest.raises(ValueError, match=r"got 64 with 45 rows \(5 more .* Use batch_size=11"):
+        fit(data.subset(np.arange(50)))
+    words = NoisyDataset(np.full(100, "x", object), np.arange(100) % 4, None, CLASSES, None, "text")
+    with pytest.raises(ValueError, match="holds text"):
+        fit(words)
+    with pytest.raises(ValueError, match="must have the classes of dataset"):
+        fit(data, test=replace(data, class_names=("w", "x", "y", "z")))
+    with pytest.raises(ValueError, match="Did you mean 'lq'"):
+        fit(loss="lqq")
+    with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'"):
+        train(data, model="mlp", loss="lq", device="mps")
+
+
+def test_divergence_ends_the_run_with_epoch_rate_and_way_out(tmp_path):
+    data = table()
+    recipe = quick(epochs=5, lr=0.01, milestones=(2,), lr_decay=1e20)
+    with pytest.raises(DivergedError, match=r"epoch 2 .* learning rate 1e\+18\. Use a lower lr.*last good"):
+        fit(data, loss="cce", recipe=recipe, checkpoint=tmp_path)
+    with pytest.raises(DivergedError):  # goes on from the good one, into the same wall
+        fit(data, loss="cce", recipe=recipe, checkpoint=tmp_path)
+    state_file = next(tmp_path.glob("state-00002-*"))
+    from safetensors.torch import load_file
+
+    assert all(torch.isfinite(t.float()).all() for t in load_file(state_file).values())
+
+
+def test_callbacks_hear_start_epochs_and_end():
+    heard = []
+
+    class Ear(Callback):
+        def on_start(self, job, record):
+            heard.append(("start", record))
+
+        def on_epoch_end(self, job, record):
+            heard.append(("epoch", record["epoch"]))
+
+        def on_end(self, job, result):
+            heard.append(("end", result))
+
+    result = fit(recipe=quick(epochs=2), callbacks=[Ear()])
+    assert heard == [("start", None), ("epoch", 0), ("epoch", 1), ("end", result)]
