@@ -28,13 +28,7 @@ import torch
 from torch import Tensor
 
 from tolerant.train.prune_gather import gather_rows
-from tolerant.train.prune_input import (
-    read_ids,
-    read_integers,
-    read_labels,
-    read_p_y,
-    read_positions,
-)
+from tolerant.train.prune_input import read_ids, read_labels, read_p_y, read_positions
 from tolerant.train.prune_sampler import KeptSampler
 
 _BLOCK = 1 << 20  # rows counted at once: temporaries stay at 8 MiB for any number of rows

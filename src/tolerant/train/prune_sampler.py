@@ -43,10 +43,8 @@ class KeptSampler(Sampler[int]):
         self._num_replicas, self._rank = num_replicas, rank
 
     def __len__(self) -> int:
-        if self._order is None:
-            num_kept = self._pruner.num_kept
-        else:
-            num_kept = int(self._pruner.kept[self._order].sum())
+        pruner, order = self._pruner, self._order
+        num_kept = pruner.num_kept if order is None else int(pruner.kept[order].sum())
         return -(-num_kept // self._num_replicas)
 
     def __iter__(self) -> Iterator[int]:
