@@ -14,8 +14,8 @@ from PIL import Image
 
 from tolerant.data import TableEncoder, load
 from tolerant.data import arrays as arrays_module
-from tolerant.data import folder as folder_module
-from tolerant.data.folder import ImageFiles
+from tolerant.data import pictures as pictures_module
+from tolerant.data.pictures import ImageFiles
 from tolerant.data.table import read_frame
 from tolerant.files import read_json, write_json
 
@@ -83,6 +83,16 @@ def test_a_picture_that_unpacks_to_gigabytes_is_left_out(
     picture(pictures / "cat" / "large.png", size=(13, 10))
     with pytest.warns(UserWarning, match=r"large\.png: damaged .*decompression bomb"):
         assert len(load(pictures)) == 6
+
+
+def test_a_class_of_broken_pictures_only(pictures: Path) -> None:
+    (pictures / "fish").mkdir()
+    (pictures / "fish" / "0.png").write_bytes(b"x")
+    with (
+        pytest.warns(UserWarning, match=r"fish/0\.png"),
+        pytest.raises(ValueError, match="no picture of class 'fish' can be read"),
+    ):
+        load(pictures)
 
 
 def test_only_broken_pictures(tmp_path: Path) -> None:
@@ -165,7 +175,7 @@ def test_more_pictures_than_memory_are_decoded_on_demand(
     pictures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = load(pictures)
-    monkeypatch.setattr(folder_module, "MEMORY_BYTES", 100)
+    monkeypatch.setattr(pictures_module, "MEMORY_BYTES", 100)
     (pictures / "cat" / "cut.png").write_bytes(b"x")
     with pytest.warns(UserWarning, match=r"cut\.png"):
         data = load(pictures)

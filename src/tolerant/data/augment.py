@@ -2,6 +2,7 @@
 
 The step is a pure function of the images and the draws: no random state, no shapes that depend on
 data and no look at a value, so it runs inside a CUDA graph, and CPU and GPU give the same bits.
+(torch.compile may fuse the product and the difference into one rounding: then the last bit differs.)
 """
 
 from __future__ import annotations

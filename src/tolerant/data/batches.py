@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,11 @@ class Batches:
                 yield index, self.take(index)
             return
         parts = order.cpu().split(batch_size)
-        for index, rows in zip(parts, self._stream(parts), strict=True):
-            yield index.to(self.device, non_blocking=True), rows
+        with closing(self._stream(parts)) as stream:  # or the reader outlives a loop that is left
+            for index, rows in zip(parts, stream, strict=True):
+                yield index.to(self.device, non_blocking=True), rows
 
-    def _stream(self, parts: Iterable[Tensor]) -> Iterator[Tensor]:
+    def _stream(self, parts: Iterable[Tensor]) -> Generator[Tensor]:
         # One reader: files are decoded by threads of their own, and a disk gains nothing from two.
         with ThreadPoolExecutor(1) as reader:
             waiting: deque[Future[Tensor]] = deque()

@@ -1,0 +1,172 @@
+"""Picture files decoded to arrays: side by side, with the broken ones named."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tolerant.data.damage import reason
+from tolerant.data.dataset import Inputs
+from tolerant.extras import extra
+from tolerant.progress import Bar, progress_bar
+
+# Decoded pictures up to this many bytes are kept in memory; more are decoded when asked for.
+MEMORY_BYTES = 2**31
+_GREY_MODES = ("1", "L")
+_COLOUR_MODES = tuple("RGB RGBA RGBX RGBa P PA LA La CMYK YCbCr LAB HSV".split())  # noqa: SIM905
+_ORIENTATION = 0x0112  # the EXIF tag with which a camera says how it was held
+
+Size = int | tuple[int, int] | None
+T = TypeVar("T")
+
+
+class ImageFiles:
+    """Picture files as an array: uint8 (N, height, width, channels), decoded when indexed."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, paths: Sequence[Path], height: int, width: int, channels: int) -> None:
+        self.paths = list(paths)
+        self.shape = (len(self.paths), height, width, channels)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        rows = np.arange(len(self))[index]
+        images = np.zeros((rows.size, *self.shape[1:]), np.uint8)
+        for row, why in self.decode_into(images, rows.reshape(-1)):
+            warnings.warn(f"{self.paths[row]}: {why}; a black picture stands in for it", stacklevel=2)
+        return images.reshape(*rows.shape, *self.shape[1:])
+
+    def decode_into(self, images: np.ndarray | None, rows: np.ndarray) -> list[tuple[int, str]]:
+        """Decode `rows` side by side, into `images` if given; (row, why) for those that fail."""
+
+        def decode(place: int) -> tuple[int, str] | None:
+            try:
+                image = _decode(self.paths[rows[place]], *self.shape[1:])
+            except Exception as error:  # a damaged picture can make a decoder raise anything
+                return int(rows[place]), _reason(error)
+            if images is not None:
+                images[place] = image
+            return None
+
+        return [failed for failed in _side_by_side(decode, range(len(rows))) if failed is not None]
+
+
+def read_pictures(
+    source: Any, files: Sequence[Path], ids: Sequence[str], size: Size
+) -> tuple[Inputs, list[int]]:
+    """The pictures that can be read, decoded or to be decoded, and their places in `files`.
+
+    size: resize every picture to this (height, width), or to a square; otherwise all must agree.
+    All grey ones give one channel, all others three.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow, about odd metadata
+        bomb = extra("PIL.Image").DecompressionBombWarning
+        warnings.simplefilter("error", bomb)  # a picture that unpacks to gigabytes is broken
+        heads = list(_side_by_side(_probe, files, f"look at {len(files)} pictures"))
+        broken = {row: head for row, head in enumerate(heads) if isinstance(head, str)}
+        good = [row for row in range(len(files)) if row not in broken]
+        if not good:
+            raise ValueError(f"{source}: no picture can be read (first: {ids[0]}: {broken[0]})")
+        shape = _common_shape([heads[row] for row in good], [ids[row] for row in good], size)
+        inputs, failed = _decode_all(ImageFiles([files[row] for row in good], *shape))
+    broken |= {good[row]: why for row, why in failed}
+    if broken:
+        named = "; ".join(f"{ids[row]}: {why}" for row, why in sorted(broken.items())[:10])
+        more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
+        message = f"{len(broken)} of {len(files)} pictures left out: {named}{more}"
+        warnings.warn(message, stacklevel=4)  # where the data set was asked for
+    return inputs, [row for row in good if row not in broken]
+
+
+def _decode_all(pictures: ImageFiles) -> tuple[Inputs, list[tuple[int, str]]]:
+    """All pictures decoded once, so that every broken one is known before training starts."""
+    in_memory = int(np.prod(pictures.shape)) <= MEMORY_BYTES
+    images = np.empty(pictures.shape, np.uint8) if in_memory else None
+    failed: list[tuple[int, str]] = []
+    with progress_bar("decode pictures", total=len(pictures)) as bar:
+        for start in range(0, len(pictures), 1024):
+            rows = np.arange(start, min(start + 1024, len(pictures)))
+            part = None if images is None else images[rows[0] : rows[-1] + 1]
+            failed += pictures.decode_into(part, rows)
+            bar.update(int(rows[-1]) + 1)
+    bad = {row for row, _ in failed}
+    good = [row for row in range(len(pictures)) if row not in bad]
+    if images is not None:
+        return images[good] if bad else images, failed
+    return ImageFiles([pictures.paths[row] for row in good], *pictures.shape[1:]), failed
+
+
+def _side_by_side(work: Callable[[Any], T], items: Sequence[Any], what: str | None = None) -> Iterator[T]:
+    # Pillow lets go of the interpreter while it decodes, so threads do and nothing is copied.
+    # In groups: handing over one small picture costs a third of the time to decode it.
+    groups = [items[start : start + 32] for start in range(0, len(items), 32)]
+    done = 0
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        results = pool.map(lambda group: [work(item) for item in group], groups)
+        with progress_bar(what, total=len(items)) if what else nullcontext(Bar()) as bar:
+            for group in results:
+                yield from group
+                done += len(group)
+                bar.update(done)
+
+
+def _probe(path: Path) -> tuple[int, int, int] | str:
+    """(height, width, channels) from the header of a picture, or why it cannot be read."""
+    try:
+        with extra("PIL.Image").open(path) as image:
+            width, height = image.size
+            if image.getexif().get(_ORIENTATION, 1) >= 5:  # held upright: width and height swap
+                width, height = height, width
+            if image.mode in _GREY_MODES:
+                return height, width, 1
+            if image.mode in _COLOUR_MODES:
+                return height, width, 3
+            return f"mode {image.mode} has no 8-bit meaning; save it as 8-bit grey or RGB"
+    except Exception as error:  # a damaged picture can make a decoder raise anything
+        return _reason(error)
+
+
+def _decode(path: Path, height: int, width: int, channels: int) -> np.ndarray:
+    with extra("PIL.Image").open(path) as file:
+        extra("PIL.ImageOps").exif_transpose(file, in_place=True)
+        image = file.convert("L" if channels == 1 else "RGB")
+        if image.size != (width, height):
+            image = image.resize((width, height), extra("PIL.Image").Resampling.BILINEAR)
+        return np.asarray(image).reshape(height, width, channels)
+
+
+def _common_shape(heads: list[Any], ids: list[str], size: Size) -> tuple[int, int, int]:
+    channels = max(head[2] for head in heads)
+    if size is not None:
+        height, width = (size, size) if isinstance(size, int) else size
+        if height < 1 or width < 1:
+            raise ValueError(f"size must be positive; got {size!r}")
+        return height, width, channels
+    (most, _), *others = Counter(head[:2] for head in heads).most_common()
+    if others:
+        other = next(row for row, head in enumerate(heads) if head[:2] != most)
+        raise ValueError(
+            f"{ids[other]} is {heads[other][0]} x {heads[other][1]} pixels, others are {most[0]} x "
+            f"{most[1]}; pass size={most[0]} to resize all"
+        )
+    return most[0], most[1], channels
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "not a picture"
+    return f"damaged ({reason(error)})"
