@@ -244,6 +244,6 @@ def test_fill_leaves_other_text_alone() -> None:
 def test_reports_do_not_load_the_trainer() -> None:
     code = (
         "import sys, tolerant.report.figure, tolerant.report.table, tolerant.report.document;"
-        "sys.exit([n for n in sys.modules if n.startswith('tolerant.train') or n == 'torch'] != [])"
+        "sys.exit(any(name.startswith('tolerant.train') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -106,7 +106,10 @@ def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int
 
 
 def _hire(runner: Runner, workers: int) -> tuple[Connection, Any]:
-    context = get_context("spawn")  # a forked CUDA context is unusable
+    # A server that has imported torch forks the workers: one import for all of them and for those
+    # that replace dead ones. It never touches CUDA, whose contexts do not survive a fork.
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     mine, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, runner, workers), daemon=True)
     process.start()

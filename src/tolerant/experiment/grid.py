@@ -11,11 +11,11 @@ from tolerant.experiment.spec import RunSpec
 from tolerant.train.recipe import Recipe
 
 DIGITS = Recipe(
-    epochs=6,
+    epochs=8,
     batch_size=64,
-    lr=0.05,
+    lr=0.5,
     weight_decay=2e-4,
-    milestones=(4,),
+    milestones=(6,),
     augment="none",
     scale="unit",
     precision="fp32",
@@ -34,7 +34,7 @@ def digits(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
             model_args={"hidden": (64,)},
             noise="uniform",
             noise_rate=rate,
-            prune_start=3,
+            prune_start=4,
             recipe=DIGITS,
             seed=seed,
         )

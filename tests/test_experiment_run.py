@@ -1,0 +1,199 @@
+"""Grids of real runs on the digits: repeatable, past failures, and safe from kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tolerant.experiment import attempt, grid
+from tolerant.experiment.problem import make_problem
+from tolerant.experiment.row import choose
+from tolerant.experiment.run import run
+from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.store import Store, locked
+
+VOLATILE = ("time_s", "device_s", "peak_mem_mib", "finished", "hardware", "commit")
+
+
+def lasting(row: dict[str, Any]) -> dict[str, Any]:
+    """What must come out the same when a run is repeated."""
+    return {name: value for name, value in row.items() if name not in VOLATILE}
+
+
+def tiny(*methods: str, seeds: int = 1) -> list[RunSpec]:
+    specs = grid.part(grid.digits(range(seeds)), method=methods, noise_rate=[0.4])
+    return [grid.changed(spec, {"epochs": 3}) for spec in specs]
+
+
+def test_a_removed_row_is_reproduced(tmp_path: Path) -> None:
+    folders = {"results": tmp_path / "results", "checkpoints": tmp_path / "runs"}
+    specs = tiny("lq", "forward-estimated")
+    first = run(specs, **folders, fleet=2)
+    assert (first.done, first.failed) == (3, [])  # the CCE run it needs, too
+    path = tmp_path / "results" / "digits.jsonl"
+    store = Store(tmp_path / "results")
+    histories = {row["key"]: store.history(row) for row in store.rows()}
+    for key in [spec.key for spec in specs]:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if json.loads(line)["key"] != key))
+        (tmp_path / "results" / "history" / f"{key}.json").unlink()
+    again = run(specs, **folders)
+    assert again.done == 2
+    assert [lasting(row) for row in again.rows] == [{**lasting(row), "side_by_side": 1} for row in first.rows]
+    assert {row["key"]: store.history(row) for row in store.rows()} == histories
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+    make_job = attempt.Job
+
+    def spy(**values: Any) -> Any:
+        used.append((values["name"], values["transition"]))
+        return make_job(**values)
+
+    monkeypatch.setattr(attempt, "Job", spy)
+    (spec,) = tiny("forward-estimated")
+    report = run([spec], results=tmp_path, checkpoints=tmp_path / "runs")
+    assert spec.needs is not None
+    (row,) = report.rows
+    assert row["result"]["transition_from"] == spec.needs.key
+    store = Store(tmp_path)
+    (needed,) = [row for row in store.rows() if row["key"] == spec.needs.key]
+    matrix = np.array(store.history(needed)["estimated_transition"])
+    assert matrix.shape == (10, 10)
+    assert [name for name, _ in used] == [spec.needs.title(), spec.title()]
+    assert used[0][1] is None
+    np.testing.assert_allclose(used[1][1], matrix, atol=1e-4)
+    np.testing.assert_allclose(used[1][1].sum(axis=1), 1)
+
+
+def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
+    broken = replace(tiny("cce")[0], model_args={"hidden": (0,)}, dataset="digit")
+    needy = replace(tiny("forward-estimated")[0], dataset="digit", model_args={"hidden": (0,)})
+    good = tiny("lq")
+    report = run([broken, needy, *good], results=tmp_path, checkpoints=tmp_path / "runs")
+    assert [row["key"] for row in report.rows] == [good[0].key]
+    assert [outcome.spec for outcome in report.failed] == [broken, needy]
+    assert "which failed" in report.failed[1].text
+    error = tmp_path / "runs" / broken.key / "error.txt"
+    assert "Traceback" in error.read_text()
+
+
+def test_what_another_process_is_doing_is_left_to_it(tmp_path: Path) -> None:
+    (spec,) = tiny("cce")
+    folder = tmp_path / "runs" / spec.key
+    folder.mkdir(parents=True)
+    runner = attempt.Runner(str(tmp_path), str(tmp_path / "runs"))
+    with locked(folder):
+        assert runner(spec).status == "busy"
+    assert runner(spec).status == "done"
+    assert runner(spec).status == "stored"
+
+
+def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
+    (spec,) = tiny("cce")
+    report = run([spec], results=tmp_path, checkpoints=tmp_path / "runs")
+    old = dict(report.rows[0], key="0" * 16)
+    del old["spec"]["model_args"], old["spec"]["recipe"]["compile"]
+    old["spec"]["model_args"] = {"hidden": [64]}
+    (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
+    assert run([spec], results=tmp_path, checkpoints=tmp_path / "runs").done == 0
+    old["versions"]["training"] -= 1
+    (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
+    assert attempt.stored(Store(tmp_path)).keys() == {"0" * 16}
+
+
+def test_the_rules_choose_their_epochs() -> None:
+    history = [
+        {"validation_accuracy": v, "test_accuracy": t}
+        for v, t in ((0.5, 0.6), (0.7, 0.5), (0.7, 0.9), (0.6, 0.8))
+    ]
+    assert {rule: at["epoch"] for rule, at in choose(history).items()} == {
+        "noisy_validation": 1,
+        "last_epoch": 3,
+        "best_test": 2,
+    }
+    assert list(choose([{"test_accuracy": 0.5}])) == ["last_epoch", "best_test"]
+
+
+@pytest.mark.parametrize("noise", ["uniform", "symmetric", "class-dependent", "none"])
+def test_the_same_seed_gives_every_method_the_same_wrong_labels(noise: str) -> None:
+    rate = 0.0 if noise == "none" else 0.4
+    one, other = (replace(s, noise=noise, noise_rate=rate) for s in tiny("cce", "lq"))
+    labels = [make_problem(spec).train.given_labels for spec in (one, other)]
+    assert (labels[0] == labels[1]).all()
+    other = replace(one, recipe=replace(one.recipe, seed=1))
+    assert (make_problem(other).train.given_labels == labels[0]).all() == (noise == "none")
+    expected = {"uniform": 0.36, "symmetric": 0.4, "class-dependent": 0.4, "none": 0.0}[noise]
+    assert make_problem(one).realised_noise_rate == pytest.approx(expected, abs=0.04)
+
+
+def test_open_set_rows_belong_to_no_class(data_folder: Path) -> None:
+    (spec,) = grid.part(grid.GRIDS["table2"]([0]), noise=["open-set"], method=["cce"])
+    problem = make_problem(spec)
+    outside = problem.train.true_labels == -1
+    assert outside.mean() == pytest.approx(0.4, abs=0.01)
+    assert problem.train.flipped.mean() == pytest.approx(problem.realised_noise_rate)
+
+
+@pytest.mark.filterwarnings("ignore:pruning at k")  # three epochs are few
+def test_thirty_runs_survive_kill_9_of_driver_and_workers(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    code = "import typer; from tolerant.cli.reproduce import reproduce; typer.run(reproduce)"
+    command = [sys.executable, "-c", code, "digits", "--seeds", "3"]
+    command += ["--workers", "2", "--epochs", "3"]
+    command += ["--results", str(tmp_path / "results"), "--checkpoints", str(tmp_path / "runs")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    store = Store(tmp_path / "results")
+    kills = {"driver": 0, "worker": 0}
+    seen: set[str] = set()
+    for _ in range(20):
+        driver = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        while driver.poll() is None and sum(kills.values()) < 4:
+            # Wait for work to be under way (new rows since the last kill), then for any moment in it.
+            if len(store.keys() - seen) < 2:
+                time.sleep(0.05)
+                continue
+            time.sleep(rng.random())
+            target = min(kills, key=lambda who: (kills[who], who == "driver"))
+            pids = _workers(driver.pid) if target == "worker" else [driver.pid]
+            if pids:
+                os.kill(rng.choice(pids), signal.SIGKILL)
+                kills[target] += 1
+                seen = store.keys()
+        if driver.wait(timeout=120) == 0:
+            break
+    assert driver.returncode == 0
+    assert kills == {"driver": 2, "worker": 2}
+    lines = (tmp_path / "results" / "digits.jsonl").read_text().splitlines()
+    keys = [json.loads(line)["key"] for line in lines if line.endswith("}")]
+    wanted = [grid.changed(spec, {"epochs": 3}) for spec in grid.digits(range(3))]
+    assert sorted(keys) == sorted(spec.key for spec in wanted)
+    assert len(keys) == 30
+    # A run that was cut and resumed ends as one that was not.
+    sample = rng.sample([spec for spec in wanted if spec.needs is None], 2)
+    calm = run(sample, results=tmp_path / "calm", checkpoints=tmp_path / "calm-runs")
+    stormy = {row["key"]: lasting(row) for row in store.rows()}
+    assert [lasting(row) for row in calm.rows] == [stormy[spec.key] for spec in sample]
+
+
+def _workers(driver: int) -> list[int]:
+    """The driver's workers: children of the server it started to fork them."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+    return [pid for pid, parent in parents.items() if parents.get(parent) == driver]
