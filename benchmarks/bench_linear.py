@@ -1,0 +1,215 @@
+"""Head and L_q in one, forward + backward, against its three bare products and against its peers.
+
+    python benchmarks/bench_linear.py --out rows.json [--peers FOLDER]
+
+FOLDER holds unpacked wheels of cut-cross-entropy and liger-kernel; a missing one prints SKIPPED.
+Interleaved rounds, medians, one H200-sized problem: 4096 rows, 4096 hidden, 128256 classes, bf16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tolerant.losses.linear import linear_lq_loss
+
+Q, K = 0.7, 0.5
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def lq_of(cross_entropy: Tensor) -> Tensor:
+    return (torch.expm1(-Q * cross_entropy.float()) / -Q).mean()
+
+
+def eager(h: Tensor, w: Tensor, y: Tensor) -> Tensor:
+    return lq_of(F.cross_entropy(F.linear(h, w), y, reduction="none"))
+
+
+def eager_upcast(h: Tensor, w: Tensor, y: Tensor) -> Tensor:
+    return lq_of(F.cross_entropy(F.linear(h, w).float(), y, reduction="none"))
+
+
+def ours(**options: object) -> Loss:
+    return lambda h, w, y: linear_lq_loss(h, w, y, q=Q, **options)  # type: ignore[arg-type]
+
+
+def peers(folder: Path | None) -> dict[str, Loss]:
+    if folder is not None:
+        sys.path.insert(0, str(folder))
+    found: dict[str, Loss] = {}
+    try:
+        from cut_cross_entropy import linear_cross_entropy
+
+        found["cut-cross-entropy"] = lambda h, w, y: lq_of(linear_cross_entropy(h, w, y, reduction="none"))
+    except ImportError as error:
+        print(f"SKIPPED cut-cross-entropy: {error}", flush=True)
+    try:
+        from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
+
+        liger = LigerFusedLinearCrossEntropyLoss(reduction="none")
+        found["liger-kernel"] = lambda h, w, y: lq_of(liger(w, h, y))
+    except ImportError as error:
+        print(f"SKIPPED liger-kernel: {error}", flush=True)
+    return found
+
+
+def problem(n: int, hidden: int, classes: int, live: float) -> tuple[Tensor, Tensor, Tensor]:
+    """A share `live` of the rows points at its class, with p_y near 1; the others point nowhere."""
+    torch.manual_seed(0)
+    w = (0.02 * torch.randn(classes, hidden, device="cuda")).bfloat16()
+    y = torch.randint(classes, (n,), device="cuda")
+    h = 0.1 * torch.randn(n, hidden, device="cuda")
+    pointed = (torch.rand(n, device="cuda") < live).unsqueeze(1)
+    own = w[y].float()
+    h += torch.where(pointed, 20 * own / own.pow(2).sum(1, keepdim=True), 0.0)
+    return h.bfloat16().requires_grad_(), w.requires_grad_(), y
+
+
+def step(loss: Loss, h: Tensor, w: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    wanted = [t for t in (h, w) if t.requires_grad]
+    return torch.autograd.grad(loss(h, w, y), wanted)
+
+
+def bare_products(h: Tensor, w: Tensor) -> Callable[[], None]:
+    h, w = h.detach(), w.detach()
+    logits = torch.randn(len(h), len(w), device="cuda", dtype=h.dtype)
+    grad_h, grad_w = torch.empty_like(h), torch.empty_like(w)
+    out = torch.empty_like(logits)
+
+    def run() -> None:
+        torch.mm(h, w.t(), out=out)
+        torch.mm(logits, w, out=grad_h)
+        torch.mm(logits.t(), h, out=grad_w)
+
+    return run
+
+
+def interleaved(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    marks: dict[str, list[float]] = {name: [] for name in runs}
+    for r in range(rounds + 1):
+        for name, run in runs.items():
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            result = run()
+            stop.record()
+            stop.synchronize()
+            del result
+            if r:
+                marks[name].append(start.elapsed_time(stop))
+    return {name: statistics.median(times) for name, times in marks.items()}
+
+
+def extra_mib(loss: Loss, h: Tensor, w: Tensor, y: Tensor) -> float:
+    """Peak beyond the inputs and the gradients: once with the layer frozen, once without."""
+    most = 0.0
+    for frozen in (True, False):
+        w.requires_grad_(not frozen)
+        step(loss, h, w, y)
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        base = torch.cuda.memory_allocated()
+        step(loss, h, w, y)
+        gradients = h.numel() * h.element_size() + (0 if frozen else w.numel() * w.element_size())
+        most = max(most, torch.cuda.max_memory_allocated() - base - gradients)
+    return most / 2**20
+
+
+def accuracy(rows: list[dict[str, object]]) -> None:
+    """Against float64 on a size that fits it: relative error of the two gradients."""
+    h, w, y = problem(1024, 256, 8192, live=0.5)
+    exact = [t.detach().double().requires_grad_() for t in (h, w)]
+    losses = F.cross_entropy(F.linear(*exact), y, reduction="none")
+    truth = torch.autograd.grad((torch.expm1(-Q * losses) / -Q).mean(), exact)
+    candidates = {
+        "eager": eager,
+        "one chunk": ours(chunk_rows=1024),
+        "4 chunks": ours(chunk_rows=256),
+        "4 chunks, fp32": ours(chunk_rows=256, accumulate_fp32=True),
+        "16 chunks": ours(chunk_rows=64),
+        "16 chunks, fp32": ours(chunk_rows=64, accumulate_fp32=True),
+    }
+    for name, loss in candidates.items():
+        try:
+            got = step(loss, h, w, y)
+        except RuntimeError as error:
+            print(f"FAILED {name}: {str(error)[:300]}", flush=True)
+            continue
+        errors = [((g.double() - t).norm() / t.norm()).item() for g, t in zip(got, truth, strict=True)]
+        rows.append({"bench": "accuracy", "name": name, "hidden": errors[0], "weight": errors[1]})
+        print(json.dumps(rows[-1]), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="write the rows here as JSON")
+    parser.add_argument("--peers", type=Path, help="folder with the peers' packages")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=4096)
+    parser.add_argument("--hidden", type=int, default=4096)
+    parser.add_argument("--classes", type=int, default=128256)
+    a = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("needs a CUDA GPU")
+    rows: list[dict[str, object]] = [
+        {"bench": "machine", "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    ]
+    accuracy(rows)
+    h, w, y = problem(a.rows, a.hidden, a.classes, live=1.0)
+    half_h, half_w, half_y = problem(a.rows, a.hidden, a.classes, live=0.6)
+    losses: dict[str, Loss] = {
+        "ours": ours(),
+        "ours, 512 rows a chunk": ours(chunk_rows=512),
+        "ours, 2048 rows a chunk": ours(chunk_rows=2048),
+        "ours, one chunk": ours(chunk_rows=a.rows),
+        "ours, fp32 sum": ours(accumulate_fp32=True),
+        "ours, fp32 sum, 2048": ours(accumulate_fp32=True, chunk_rows=2048),
+        "eager": eager,
+        "eager, logits.float()": eager_upcast,
+        **peers(a.peers),
+    }
+    runs: dict[str, Callable[[], object]] = {"bare products": bare_products(h, w)}
+    for name, loss in losses.items():
+        try:
+            step(loss, h, w, y)
+            runs[name] = lambda loss=loss: step(loss, h, w, y)
+        except Exception as error:
+            print(f"SKIPPED {name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+    truncated = ours(k=K)
+    runs["ours on 40 % dead rows"] = lambda: step(losses["ours"], half_h, half_w, half_y)
+    runs["ours, truncated, 40 % dead rows"] = lambda: step(truncated, half_h, half_w, half_y)
+    times = interleaved(runs, a.rounds)
+    runs.clear()
+    bare = times["bare products"]
+    flops = 6 * a.rows * a.hidden * a.classes
+    for name, ms in times.items():
+        row: dict[str, object] = {"bench": "linear", "name": name, "ms": round(ms, 3)}
+        row |= {"/ bare products": round(ms / bare, 3), "TFLOP/s": round(flops / ms / 1e9, 1)}
+        if name in losses:
+            torch.cuda.empty_cache()
+            row["extra MiB"] = round(extra_mib(losses[name], h, w, y), 1)
+        rows.append(row)
+        if a.out:
+            a.out.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    print(f"\n{'':34} {'ms':>8} {'/ bare':>7} {'extra MiB':>10} {'eager / it':>10}")
+    memory = {str(row["name"]): row.get("extra MiB") for row in rows if row["bench"] == "linear"}
+    for row in rows:
+        if row["bench"] == "linear":
+            own, theirs = row.get("extra MiB"), memory.get("eager")
+            ratio = f"{theirs / own:.1f}" if own and theirs else "-"  # type: ignore[operator]
+            print(f"{row['name']!s:34} {row['ms']:>8} {row['/ bare products']:>7} {own!s:>10} {ratio:>10}")
+    plain = times["ours on 40 % dead rows"]
+    print(f"truncated / plain on 40 % dead rows: {times['ours, truncated, 40 % dead rows'] / plain:.3f}")
+
+
+if __name__ == "__main__":
+    main()

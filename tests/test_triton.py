@@ -1,0 +1,365 @@
+"""The Triton kernels against the plain path: on a GPU, or in Triton's interpreter on the CPU.
+
+Triton decides at import whether it interprets, so the CPU run is a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tolerant.losses import triton_kernels
+from tolerant.losses.fused import plain_phi_rows
+from tolerant.losses.log_prob import log_p_y
+from tolerant.losses.phi import PHI
+from tolerant.losses.reduction import Weighing, weighted_loss
+from tolerant.losses.triton_kernels import Call, Plan, launch, phi_loss
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+on_device = pytest.mark.skipif(False, reason="") if INTERPRETED else pytest.mark.gpu
+gpu_only = pytest.mark.gpu
+
+HYPER = {
+    "cce": {},
+    "mae": {},
+    "lq": {"q": 0.7},
+    "truncated-lq": {"q": 0.7, "k": 0.3},
+    "focal": {"gamma": 2.0},
+    "taylor": {"order": 3},
+    "rce": {"log_zero": -4.0},
+    "sce": {"alpha": 0.1, "beta": 1.0, "log_zero": -4.0},
+    "agce": {"a": 0.6, "q": 0.6},
+    "aul": {"a": 6.3, "p": 1.5},
+    "ael": {"a": 2.5},
+    "phuber": {"tau": 10.0},
+    "js": {"pi": 0.5},
+}
+# What the interpreter, thousands of times slower, is asked: every loss in fp32, a few in the others.
+CASES = [
+    (phi, dtype)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16)
+    for phi in (PHI if dtype == torch.float32 or not INTERPRETED else ("lq", "truncated-lq"))
+]
+# It computes both sides of a choice in numpy, which warns where a compiled kernel just drops one.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+LOOP = Plan("loop", rows=1, warps=1, programs_per_sm=3)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's run")
+def test_in_the_interpreter() -> None:
+    pytest.importorskip("triton")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider"],
+        env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    assert " passed" in run.stdout
+
+
+@pytest.fixture(params=["tile", "loop"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both kernels at one small size: rows that would fit a tile, walked along in steps of 256."""
+    if request.param == "loop":
+        monkeypatch.setattr(triton_kernels, "plan_for", lambda *_: LOOP)
+    return request.param
+
+
+def plain(logits: Tensor, labels: Tensor, phi: str = "lq", **weighing: object) -> Tensor:
+    def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+        return plain_phi_rows(z, y, row_weight, PHI[phi], HYPER[phi])
+
+    return weighted_loss(logits, labels, Weighing(**weighing), rows)  # type: ignore[arg-type]
+
+
+def fused(logits: Tensor, labels: Tensor, phi: str = "lq", **weighing: object) -> Tensor:
+    return phi_loss(logits, labels, phi=phi, hyper=HYPER[phi], **weighing)  # type: ignore[arg-type]
+
+
+def hard_rows(num_classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Random and peaked rows, ties, gaps of 1e4 both ways, masked classes, one class left."""
+    g = torch.Generator().manual_seed(1)
+    z = torch.randn(12, num_classes, generator=g) * 3
+    y = torch.randint(num_classes, (12,), generator=g)
+    rows = torch.arange(12)
+    z[2, y[2]] = 15.0
+    z[3] = 0.0
+    z[4, y[4]] = z[4].max()
+    z[5] = -1e4
+    z[5, y[5]] = 1e4
+    z[6] = 1e4
+    z[6, y[6]] = -1e4
+    z[7, rows[:12].remainder(num_classes)] = float("-inf")
+    z[7, y[7]] = 0.5
+    z[8] = float("-inf")
+    z[8, y[8]] = -3.0
+    z[9, y[9]] = -20.0
+    z[10] *= 1e-3
+    return z.to(DEVICE, dtype), y.to(DEVICE)
+
+
+def gradient(loss: Tensor, logits: Tensor, upstream: Tensor | None = None) -> Tensor:
+    return torch.autograd.grad(loss, logits, upstream)[0]
+
+
+@on_device
+@pytest.mark.parametrize(("phi", "dtype"), CASES)
+def test_as_near_the_truth_as_the_plain_path(phi: str, dtype: torch.dtype, kind: str) -> None:
+    z, y = hard_rows(300 if kind == "loop" else 40, dtype)
+    z.requires_grad_()
+    exact = z.detach().double().requires_grad_()
+    losses = [f(t, y, phi, reduction="none") for f, t in ((plain, exact), (plain, z), (fused, z))]
+    grads = [gradient(loss, t, torch.ones_like(loss)) for loss, t in zip(losses, (exact, z, z), strict=True)]
+    # log p_y = -20 known to half an ulp is p_y known to 10 of them, on either path.
+    digits = 4 + log_p_y(exact, y).detach().abs().clamp(max=1e3)
+
+    truth, near, got = (loss.double() for loss in losses)
+    allowed = digits * max(torch.finfo(losses[2].dtype).eps, 1e-13) * truth.abs()
+    assert ((got - truth).abs() <= (near - truth).abs() + allowed + 1e-37).all()
+
+    truth, near, got = (grad.double() for grad in grads)
+    size = truth.abs().amax(1)
+    error, near_error = ((g - truth).abs().amax(1) for g in (got, near))
+    ulps = digits if dtype.itemsize >= 4 else 1 + INTERPRETED  # the interpreter cuts bf16 off
+    assert (error <= near_error + ulps * max(torch.finfo(dtype).eps, 1e-13) * size + 1e-37).all()
+
+
+@on_device
+@pytest.mark.parametrize("phi", ["lq", "cce"])
+@pytest.mark.parametrize("gap", [0.0, 10.0, 20.0, 110.0, 1e4, -10.0, -20.0, -110.0, -1e4])
+def test_gradient_digits_at_a_gap(phi: str, gap: float, kind: str) -> None:
+    z = torch.zeros(1, 300, device=DEVICE)
+    z[0, 7] = -gap
+    z.requires_grad_()
+    y = torch.tensor([7], device=DEVICE)
+    exact = z.detach().double().requires_grad_()
+    got = gradient(fused(z, y, phi), z).double()
+    truth = gradient(plain(exact, y, phi), exact)
+    seen = truth.abs() > 1e-37
+    assert ((got - truth).abs() <= 2.4e-7 * (6 + abs(gap)) * truth.abs())[seen].all()
+    assert got.isfinite().all()
+
+
+@on_device
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weights", ["", "class", "sample", "class sample"])
+def test_weights_ignored_rows_and_reductions(reduction: str, weights: str, kind: str) -> None:
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(70, 300, generator=g, dtype=torch.float64).to(DEVICE).requires_grad_()
+    y = torch.randint(300, (70,), generator=g).to(DEVICE)
+    y[::7] = 5
+    weight = torch.rand(300, generator=g, dtype=torch.float64).to(DEVICE)
+    weight[y[3]] = 0
+    sample_weight = torch.rand(70, generator=g, dtype=torch.float64).to(DEVICE)
+    sample_weight[4] = 0
+    weighing = {
+        "weight": weight if "class" in weights else None,
+        "sample_weight": sample_weight if "sample" in weights else None,
+        "ignore_index": 5,
+        "reduction": reduction,
+    }
+    truth, got = plain(z, y, **weighing), fused(z, y, **weighing)
+    torch.testing.assert_close(got, truth, rtol=1e-12, atol=0)
+    upstream = torch.linspace(-1, 1, 70, dtype=torch.float64, device=DEVICE)
+    upstream[:9] = 1
+    upstream = upstream if reduction == "none" else torch.tensor(0.3, device=DEVICE).double()
+    got, truth = gradient(got, z, upstream), gradient(truth, z, upstream)
+    torch.testing.assert_close(got, truth, rtol=1e-11, atol=1e-15)
+    assert not got[::7].any()
+
+
+@on_device
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_q_0_is_cross_entropy(reduction: str) -> None:
+    z = torch.randn(9, 33, device=DEVICE).requires_grad_()
+    y = torch.arange(9, device=DEVICE)
+    got = phi_loss(z, y, phi="lq", hyper={"q": 0}, reduction=reduction, ignore_index=2)
+    torch.testing.assert_close(got, F.cross_entropy(z, y, reduction=reduction, ignore_index=2))
+
+
+@on_device
+def test_no_row_counts() -> None:
+    z = torch.randn(9, 33, device=DEVICE).requires_grad_()
+    y = torch.full((9,), -100, device=DEVICE)
+    loss = fused(z, y)
+    assert loss.isnan()  # as F.cross_entropy
+    assert not gradient(loss, z).any()
+    assert fused(z, y, reduction="sum") == 0
+
+
+@on_device
+@pytest.mark.parametrize("phi", PHI)
+def test_nan_is_never_quiet(phi: str, kind: str) -> None:
+    z = torch.zeros(4, 300, device=DEVICE)
+    z[0, 299] = float("nan")
+    z[1, 3] = float("nan")
+    z.requires_grad_()
+    y = torch.tensor([3, 3, 300, -7], device=DEVICE)  # the last two do not exist
+    loss = fused(z, y, phi, reduction="none")
+    assert loss.isnan().all()
+    assert gradient(loss, z, torch.ones_like(loss)).isnan().any(1).all()
+
+
+@on_device
+@pytest.mark.parametrize("shape", [(1, 2), (7, 2), (128, 10), (128, 100), (300, 10), (40, 1000), (3, 9000)])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_shapes(shape: tuple[int, int], reduction: str) -> None:
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(shape, generator=g).to(DEVICE).requires_grad_()
+    y = torch.randint(shape[1], shape[:1], generator=g).to(DEVICE)
+    truth, got = plain(z, y, reduction=reduction), fused(z, y, reduction=reduction)
+    torch.testing.assert_close(got, truth, rtol=2e-6, atol=1e-7)
+    upstream = torch.ones_like(truth)
+    torch.testing.assert_close(gradient(got, z, upstream), gradient(truth, z, upstream), rtol=1e-5, atol=1e-9)
+    with torch.no_grad():
+        torch.testing.assert_close(fused(z, y, reduction=reduction), got)
+
+
+@on_device
+def test_strides(kind: str) -> None:
+    wide = torch.randn(6, 320, device=DEVICE, dtype=torch.float64)
+    y = torch.arange(6, device=DEVICE)
+    expanded = torch.randn(1, 300, device=DEVICE, dtype=torch.float64).expand(6, 300)
+    for z in (wide[:, :300], wide[:, 13:313], wide[::2], torch.randn_like(wide).t()[:6], expanded):
+        z = z.detach().requires_grad_()
+        labels = y[: len(z)]
+        torch.testing.assert_close(
+            gradient(fused(z, labels), z), gradient(plain(z, labels), z), rtol=1e-11, atol=1e-15
+        )
+
+
+@on_device
+def test_gradient_in_place_of_the_logits(kind: str) -> None:
+    z = torch.randn(5, 300, device=DEVICE)
+    y = torch.arange(5, device=DEVICE)
+    call = Call("lq", (("q", 0.7),), -100, "none")
+    apart = torch.empty_like(z)
+    loss = launch(call, z, y, grad=apart, plan=triton_kernels.plan_for(300, 4))
+    same = launch(call, z, y, grad=z, plan=triton_kernels.plan_for(300, 4))
+    assert torch.equal(loss, same)
+    assert torch.equal(z, apart)
+
+
+@on_device
+def test_the_callers_logits_stay_and_backward_repeats() -> None:
+    z = torch.randn(5, 30, device=DEVICE).requires_grad_()
+    before = z.detach().clone()
+    loss = fused(z, torch.arange(5, device=DEVICE))
+    three = torch.tensor(3.0, device=DEVICE)
+    (first,) = torch.autograd.grad(loss, z, three, retain_graph=True)
+    first = first.clone()
+    (second,) = torch.autograd.grad(loss, z, retain_graph=True)
+    (third,) = torch.autograd.grad(loss, z)
+    assert torch.equal(z, before)
+    assert torch.equal(second, third)
+    torch.testing.assert_close(first, 3 * second)
+    assert second.data_ptr() != third.data_ptr()
+
+
+@on_device
+def test_fp16_waits_for_the_loss_scale(kind: str) -> None:
+    z = torch.zeros(4, 300, device=DEVICE, dtype=torch.float16).requires_grad_()
+    weight = torch.full((4,), 1e-7, device=DEVICE)
+    loss = fused(z, torch.arange(4, device=DEVICE), "cce", sample_weight=weight, reduction="sum")
+    grad = gradient(loss, z, torch.tensor(2.0**16, device=DEVICE))
+    exact = z.detach().double().requires_grad_()
+    truth = gradient(
+        plain(exact, torch.arange(4, device=DEVICE), "cce", sample_weight=weight, reduction="sum"),
+        exact, torch.tensor(2.0**16, device=DEVICE).double(),
+    )  # fmt: skip
+    torch.testing.assert_close(grad.double(), truth, rtol=2e-3, atol=1e-7)
+
+
+@on_device
+def test_gradcheck_and_gradgradcheck(kind: str) -> None:
+    z = torch.randn(2, 3, device=DEVICE, dtype=torch.float64).requires_grad_()
+    y = torch.tensor([0, 2], device=DEVICE)
+    assert torch.autograd.gradcheck(lambda t: fused(t, y, reduction="sum" if kind == "tile" else "none"), z)
+    assert torch.autograd.gradgradcheck(lambda t: fused(t, y, reduction="none"), z)
+
+
+@on_device
+def test_repeats_bit_by_bit(kind: str) -> None:
+    z = torch.randn(2000 if DEVICE == "cuda" else 130, 300, device=DEVICE).requires_grad_()
+    y = torch.randint(300, (len(z),), device=DEVICE)
+    runs = [fused(z, y) for _ in range(2 if INTERPRETED else 20)]
+    grads = [gradient(loss, z) for loss in runs]
+    assert all(torch.equal(runs[0], run) for run in runs)
+    assert all(torch.equal(grads[0], grad) for grad in grads)
+
+
+def test_where_it_serves() -> None:
+    assert not triton_kernels.available(torch.zeros(2, 2))
+    if torch.cuda.is_available():
+        z = torch.zeros(2, 2, device="cuda")
+        assert triton_kernels.available(z)
+        assert not triton_kernels.available(z[:0])
+        assert not triton_kernels.available(z.int())
+        assert not triton_kernels.available(z, torch.ones(2, device="cuda", requires_grad=True))
+
+
+@gpu_only
+@pytest.mark.parametrize("shape", [(128, 10), (128, 100)])
+def test_two_kernels_and_no_synchronisation(shape: tuple[int, int]) -> None:
+    z = torch.randn(shape, device="cuda").requires_grad_()
+    y = torch.randint(shape[1], shape[:1], device="cuda")
+    one = torch.ones((), device="cuda")
+    gradient(fused(z, y), z, one)  # compiled
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            gradient(fused(z, y), z, one)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    assert 0 < len(kernels) <= 2, [e.name for e in kernels]
+
+
+@gpu_only
+@pytest.mark.parametrize("shape", [(128, 10), (600, 1000), (64, 32000)])
+def test_in_a_cuda_graph(shape: tuple[int, int]) -> None:
+    z = torch.randn(shape, device="cuda").requires_grad_()
+    y = torch.randint(shape[1], shape[:1], device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            gradient(fused(z, y), z)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = fused(z, y)
+        grad = gradient(loss, z)
+    for _ in range(3):
+        with torch.no_grad():
+            z.normal_()
+        graph.replay()
+        fresh = fused(z, y)
+        assert torch.equal(loss, fresh)
+        assert torch.equal(grad, gradient(fresh, z))
+
+
+@gpu_only
+def test_beyond_2_to_the_31_logits() -> None:
+    n, c = 70_000, 32_000
+    z = torch.zeros(n, c, device="cuda", dtype=torch.bfloat16)
+    z[-1, 5] = 8.0
+    z.requires_grad_()
+    y = torch.full((n,), 5, device="cuda")
+    loss = fused(z, y, reduction="none")
+    grad = gradient(loss, z, torch.ones_like(loss))
+    few = z.detach()[-2:].clone().requires_grad_()
+    want = fused(few, y[-2:], reduction="none")
+    assert torch.equal(loss[-2:], want)
+    assert torch.equal(grad[-2:], gradient(want, few, torch.ones_like(want)))
+    assert torch.equal(grad[0], grad[n // 2])
