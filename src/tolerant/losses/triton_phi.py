@@ -93,8 +93,9 @@ def expm1(x):
 
 @triton.jit
 def power(x, y):
-    """x ** y for x >= 0, with 0 ** 0 = 1 as in torch."""
-    return tl.where(y == 0.0, 1.0, exp(y * log(x)))
+    """x ** y for x >= 0, with 0 ** 0 = 1 as in torch; in fp64, since y log x may be large."""
+    value = tl.exp(y.to(tl.float64) * tl.log(x.to(tl.float64)))
+    return tl.where(y == 0.0, 1.0, value.to(x.dtype))
 
 
 @triton.jit
