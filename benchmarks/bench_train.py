@@ -1,0 +1,370 @@
+"""Images a second: the trainer against the loop people write, in one run.
+
+python benchmarks/bench_train.py --device cpu     small CNN and MLP on this machine's cores
+python benchmarks/bench_train.py                  ResNet-34 and ResNet-18 on a GPU, one run and several
+python benchmarks/bench_train.py --profile        ... and where the time of a step goes
+python benchmarks/bench_train.py --accuracy fashion-mnist   fp32 plain against bf16 captured, 3 seeds
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from tolerant.data import load
+from tolerant.data.augment import augment, draw
+from tolerant.data.dataset import NoisyDataset
+from tolerant.losses import LqLoss
+from tolerant.train import Fleet, Job, Recipe, build
+from tolerant.train.run import Run
+
+BATCH = 128
+SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 2e-4}
+# Operations to train on one image, 2 x 3 x multiplications (tests/test_models.py counts them).
+GFLOP = {"resnet34": 6.953, "resnet18": 2.734}
+SHAPES = {"resnet34": (32, 32, 3), "resnet18": (28, 28, 1), "small-cnn": (32, 32, 3), "mlp": (784,)}
+
+Rate = Callable[[], float]
+
+
+def random_rows(model: str, num_rows: int) -> NoisyDataset:
+    rng = np.random.default_rng(0)
+    shape = (num_rows, *SHAPES[model])
+    labels = rng.integers(0, 10, num_rows)
+    names = tuple(str(label) for label in range(10))
+    if model == "mlp":
+        return NoisyDataset(rng.normal(size=shape).astype(np.float32), labels, None, names)
+    return NoisyDataset(rng.integers(0, 256, shape, np.uint8), labels, None, names, None, "image")
+
+
+# --- what people write ---
+
+
+class PerSample(Dataset[tuple[Tensor, Tensor]]):
+    """Pictures as fp32 NCHW, each flipped and cropped on its own, as in a transform."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        image = self.images[row]
+        if torch.rand(()) < 0.5:
+            image = image.flip(2)
+        padded = nn.functional.pad(image, (4, 4, 4, 4))
+        top, left = (int(torch.randint(9, ())) for _ in range(2))
+        height, width = image.shape[1:]
+        return padded[:, top : top + height, left : left + width], self.labels[row]
+
+
+def default_loop(name: str, data: NoisyDataset, *, loader: bool) -> Rate:
+    """fp32, NCHW, eager, torch.optim.SGD as it comes; with or without its DataLoader."""
+    model = _build(name, data)
+    optimizer = torch.optim.SGD(model.parameters(), **SGD)
+    inputs, labels = torch.from_numpy(data.inputs), torch.from_numpy(data.given_labels)
+    rows: Dataset[Any] = TensorDataset(inputs, labels)
+    if data.kind == "image":
+        pictures = inputs.permute(0, 3, 1, 2).float() / 255
+        rows = PerSample((pictures - pictures.mean(0)).contiguous(), labels)
+    ready = list(DataLoader(rows, BATCH, shuffle=True))
+
+    def epoch() -> float:
+        start = time.perf_counter()
+        for x, y in DataLoader(rows, BATCH, shuffle=True) if loader else ready:
+            optimizer.zero_grad()
+            LqLoss()(model(x), y).backward()
+            optimizer.step()
+        return len(labels) / (time.perf_counter() - start)
+
+    return epoch
+
+
+def fp32_eager_on_gpu(name: str, data: NoisyDataset, steps: int) -> Rate:
+    """What public code does, without its loader: fp32 NCHW on the GPU, batched flip and crop there."""
+    model = _build(name, data).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), **SGD)
+    images = torch.from_numpy(data.inputs).cuda()
+    labels = torch.from_numpy(data.given_labels).cuda()
+    mean = images.float().mean(0) / 255
+    loss = LqLoss()
+
+    def epoch() -> float:
+        order = torch.randperm(len(labels), device="cuda")
+        flip, shift = draw(len(labels), device="cuda")
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for step in range(steps):
+            index = order[step * BATCH : (step + 1) * BATCH]
+            x = augment(images[index], mean=mean, flip=flip[index], shift=shift[index])
+            optimizer.zero_grad()
+            loss(model(x.contiguous()), labels[index]).backward()
+            optimizer.step()
+        torch.cuda.synchronize()
+        return steps * BATCH / (time.perf_counter() - start)
+
+    return epoch
+
+
+# --- the trainer ---
+
+
+def ours(
+    name: str, data: NoisyDataset, device: str, *, runs: int = 1, steps: int | None = None, **changes: Any
+) -> Rate:
+    """``runs`` runs side by side, one thread giving each a step in turn."""
+    graph = changes.pop("graph", None)
+    recipe = replace(Recipe(validation_fraction=0.0, select="last"), **changes)
+    target = torch.device(device, 0) if device == "cuda" else torch.device(device)
+    fleet = []
+    for seed in range(runs):
+        job = Job(dataset=data, model=name, loss="lq", recipe=replace(recipe, seed=seed))
+        fleet.append(Run(job, target, graph=graph))
+
+    def each(do: Callable[[Run], Any]) -> None:
+        for run in fleet:
+            with torch.cuda.stream(run.stepper.stream):
+                do(run)
+
+    def begin(run: Run) -> None:
+        order, draws, seed = run._draw_epoch()
+        run.stepper.begin(order, draws, 0.01, seed)
+
+    def epoch() -> float:
+        each(begin)
+        each(lambda run: run.stepper.step() if run.stepper._graph is None else None)  # captures
+        each(begin)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        count = steps or fleet[0].stepper.num_steps
+        start = time.perf_counter()
+        for _ in range(count):
+            each(lambda run: run.stepper.step())
+        if device == "cuda":
+            torch.cuda.synchronize()
+        images = len(data) if steps is None else steps * BATCH
+        return runs * images / (time.perf_counter() - start)
+
+    return epoch
+
+
+def _build(name: str, data: NoisyDataset) -> nn.Module:
+    shape = SHAPES[name]
+    if name == "mlp":
+        return build(name, 10, num_features=shape[0])
+    return build(name, 10, in_channels=shape[2], image_size=shape[:2])
+
+
+# --- measuring ---
+
+
+def rates(candidates: dict[str, Rate], rounds: int) -> dict[str, list[float]]:
+    """Every candidate once a round, so that a slow spell of the machine meets them all."""
+    measured: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds + 1):
+        for name, rate in candidates.items():
+            measured[name].append(rate())
+    return {name: values[1:] for name, values in measured.items()}  # the first one warms up
+
+
+def bench_cpu(rounds: int, compile: bool) -> dict[str, Any]:
+    print(f"CPU, {torch.get_num_threads()} threads, torch {torch.__version__}, batch {BATCH}, L_q, SGD")
+    print("default loop: fp32 NCHW eager, torch.optim.SGD, DataLoader(num_workers=0) over a dataset in")
+    print("memory, each picture flipped and cropped on its own (MLP: TensorDataset, no augmentation)")
+    results: dict[str, Any] = {}
+    for name, num_rows in (("small-cnn", 20 * BATCH), ("mlp", 100 * BATCH)):
+        data = random_rows(name, num_rows)
+        plain = {"precision": "fp32", "score_every": 0}
+        candidates = {
+            "default loop": default_loop(name, data, loader=True),
+            "default loop, batches made beforehand": default_loop(name, data, loader=False),
+            "tolerant": ours(name, data, "cpu", **plain),
+        }
+        if compile:
+            candidates["tolerant, compiled"] = ours(name, data, "cpu", compile=True, **plain)
+        results[name] = _print_cpu(name, rates(candidates, rounds))
+    return results
+
+
+def _print_cpu(name: str, measured: dict[str, list[float]]) -> dict[str, float]:
+    base = measured["default loop"]
+    print(f"\n{name:<42}{'images/s':>10}{'ratio':>8}   range of ratios")
+    medians = {}
+    for label, values in measured.items():
+        ratios = sorted(value / b for value, b in zip(values, base, strict=True))
+        medians[label] = statistics.median(values)
+        ratio = statistics.median(ratios)
+        print(f"{label:<42}{medians[label]:>10,.0f}{ratio:>8.2f}   {ratios[0]:.2f} to {ratios[-1]:.2f}")
+    return medians
+
+
+def ceilings() -> tuple[float, float]:
+    """TFLOP/s of an 8192^3 bf16 product and TB/s of a copy, bytes read plus bytes written."""
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    product = _event_time(lambda: a @ b)
+    source = torch.randn(2**30, device="cuda")
+    target = torch.empty_like(source)
+    copy = _event_time(lambda: target.copy_(source))
+    return 2 * 8192**3 / product / 1e12, 2 * source.numel() * 4 / copy / 1e12
+
+
+def _event_time(do: Callable[[], Any], repeats: int = 20) -> float:
+    times = []
+    for _ in range(repeats):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        do()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / 1e3)
+    return statistics.median(times)
+
+
+def bench_gpu(models: list[str], rounds: int, steps: int, compile: bool, runs: list[int]) -> dict[str, Any]:
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {BATCH}, L_q, SGD")
+    product, copy = ceilings()
+    print(f"ceilings in this run: bf16 product 8192^3 {product:.0f} TFLOP/s, copy {copy:.2f} TB/s")
+    results: dict[str, Any] = {"product_tflops": product, "copy_tb_s": copy}
+    for name in models:
+        data = random_rows(name, (steps + 1) * BATCH)
+        fast = partial(ours, name, data, "cuda", steps=steps)
+        candidates = {
+            "fp32 NCHW eager": partial(fp32_eager_on_gpu, name, data, steps),
+            "bf16 NHWC eager": partial(fast, graph=False),
+            "bf16 graph": fast,
+        }
+        candidates |= {f"bf16 graph, {n} side by side": partial(fast, runs=n) for n in runs}
+        if compile:
+            compiled = partial(fast, compile=True)
+            candidates["compiled graph"] = compiled
+            candidates |= {f"compiled graph, {n} side by side": partial(compiled, runs=n) for n in runs}
+        print(f"\n{name:<34}{'images/s':>10}{'ratio':>8}{'MFU':>8}   spread   set-up")
+        results[name] = {}
+        base = None
+        for label, make in candidates.items():
+            # One at a time, or eight runs' pools would crowd the next candidate's memory.
+            start = time.perf_counter()
+            rate = make()
+            values = sorted(rates({label: rate}, rounds)[label])
+            setup = time.perf_counter() - start
+            median = statistics.median(values)
+            base = base or median
+            mfu = median * GFLOP[name] / 1e3 / product
+            spread = (values[-1] - values[0]) / median
+            print(
+                f"{label:<34}{median:>10,.0f}{median / base:>8.2f}{mfu:>8.1%}{spread:>9.1%}{setup:>7.0f} s",
+                flush=True,
+            )
+            results[name][label] = median
+            del rate
+            torch.cuda.empty_cache()
+    return results
+
+
+KINDS = {
+    "convolution and product": ("gemm", "conv", "xmma", "cutlass", "cudnn", "wgrad", "dgrad", "nvjet"),
+    "batch norm": ("batch_norm", "bn_", "batchnorm"),
+    "optimiser and casts": ("multi_tensor", "fused_sgd", "foreach"),
+    "reduction": ("reduce",),
+    "elementwise": ("elementwise", "vectorized", "copy", "triton", "index", "cat"),
+}
+
+
+def profile(name: str, compile: bool) -> None:
+    """Time of a captured step by kind of kernel, and how much of it no kernel runs."""
+    data = random_rows(name, 21 * BATCH)
+    rate = ours(name, data, "cuda", steps=20, compile=compile)
+    rate()
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as recorded:
+        images = rate()
+    kernels = [event for event in recorded.events() if event.device_type.name == "CUDA"]
+    by_kind: dict[str, float] = {}
+    for event in kernels:
+        words = event.name.lower()
+        kind = next((k for k, keys in KINDS.items() if any(key in words for key in keys)), "other")
+        by_kind[kind] = by_kind.get(kind, 0.0) + event.device_time
+    span = 20 * BATCH / images * 1e6
+    print(
+        f"\n{name}{' compiled' if compile else ''}: {span / 20:,.0f} us and {len(kernels) / 20:.0f} kernels a step"
+    )
+    for kind, spent in sorted(by_kind.items(), key=lambda item: -item[1]):
+        print(f"  {kind:<26}{spent / 20:>9,.0f} us {spent / span:>7.1%}")
+    print(f"  {'between kernels':<26}{(span - sum(by_kind.values())) / 20:>9,.0f} us")
+    longest = sorted(recorded.key_averages(), key=lambda k: -k.device_time_total)[:12]
+    for kernel in longest:
+        print(f"    {kernel.device_time_total / 20:>8,.0f} us  {kernel.count / 20:>5.0f}x  {kernel.key[:90]}")
+
+
+def accuracy(dataset: str, epochs: int) -> None:
+    """Three seeds each: fp32 plain steps and bf16 captured ones must end within the seeds' spread."""
+    data, test = load(dataset), load(dataset, split="test")
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, data.num_classes, len(data))
+    noisy = data.with_given_labels(np.where(rng.random(len(data)) < 0.4, drawn, data.given_labels))
+    recipe = Recipe(epochs=epochs, milestones=(max(1, 2 * epochs // 3),), score_every=0)
+    for precision, graph in (("fp32", False), ("bf16", None)):
+        jobs = [
+            Job(
+                dataset=noisy,
+                model="resnet18",
+                loss="lq",
+                recipe=replace(recipe, precision=precision, seed=seed),
+                test=test,
+            )
+            for seed in range(3)
+        ]
+        fleet = Fleet(side_by_side=3, progress="quiet", graph=graph)
+        ends = [100 * result.last_test_accuracy for result in fleet.run(jobs)]
+        print(
+            f"{precision} {'captured' if graph is None else 'plain'}: {', '.join(f'{e:.2f}' for e in ends)}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--models", nargs="+", choices=list(GFLOP), default=list(GFLOP))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=200, help="steps a measurement (GPU)")
+    parser.add_argument("--runs", nargs="*", type=int, default=[2, 4, 8], help="side by side (GPU)")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=None)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--accuracy", metavar="DATASET")
+    parser.add_argument("--epochs", type=int, default=6, help="of --accuracy")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.device == "cpu":
+        results = bench_cpu(options.rounds, bool(options.compile))
+    elif not torch.cuda.is_available():
+        parser.error("no GPU here; use --device cpu")
+    elif options.accuracy:
+        accuracy(options.accuracy, options.epochs)
+        return
+    elif options.profile:
+        for name in options.models:
+            for compiled in (False, True) if options.compile else (False,):
+                profile(name, compiled)
+        return
+    else:
+        compile = options.compile is not False
+        results = bench_gpu(options.models, options.rounds, options.steps, compile, options.runs)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
