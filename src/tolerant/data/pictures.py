@@ -86,7 +86,7 @@ def read_pictures(
         named = "; ".join(f"{ids[row]}: {why}" for row, why in sorted(broken.items())[:10])
         more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
         message = f"{len(broken)} of {len(files)} pictures left out: {named}{more}"
-        warnings.warn(message, stacklevel=4)  # where the data set was asked for
+        warnings.warn(message, stacklevel=5)  # where `load` was called
     return inputs, [row for row in good if row not in broken]
 
 
