@@ -298,9 +298,8 @@ def profile(name: str, compile: bool) -> None:
         kind = next((k for k, keys in KINDS.items() if any(key in words for key in keys)), "other")
         by_kind[kind] = by_kind.get(kind, 0.0) + event.device_time
     span = 20 * BATCH / images * 1e6
-    print(
-        f"\n{name}{' compiled' if compile else ''}: {span / 20:,.0f} us and {len(kernels) / 20:.0f} kernels a step"
-    )
+    title = f"{name} compiled" if compile else name
+    print(f"\n{title}: {span / 20:,.0f} us and {len(kernels) / 20:.0f} kernels a step")
     for kind, spent in sorted(by_kind.items(), key=lambda item: -item[1]):
         print(f"  {kind:<26}{spent / 20:>9,.0f} us {spent / span:>7.1%}")
     print(f"  {'between kernels':<26}{(span - sum(by_kind.values())) / 20:>9,.0f} us")
