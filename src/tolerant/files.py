@@ -33,9 +33,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         temporary = None
     except OSError as error:
         kept = "its old content is intact" if path.exists() else "nothing was written"
-        raise type(error)(
-            error.errno, f"cannot write {path}: {error.strerror or error}; {kept}"
-        ) from error
+        raise type(error)(error.errno, f"cannot write {path}: {error.strerror or error}; {kept}") from error
     finally:
         if temporary is not None:
             with suppress(OSError):
