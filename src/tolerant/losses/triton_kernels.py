@@ -58,7 +58,7 @@ def phi_loss(
     call = Call(phi, tuple(hyper.items()), ignore_index, reduction)
     if logits.stride(1) != 1:
         logits = logits.contiguous()
-    labels = labels.contiguous()
+    labels = labels.long().contiguous()
     weight = None if weight is None else weight.contiguous()
     sample_weight = None if sample_weight is None else sample_weight.contiguous()
     if not (torch.is_grad_enabled() and logits.requires_grad):
