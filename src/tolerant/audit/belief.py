@@ -1,0 +1,132 @@
+"""How likely each given label is right, from a model's predictions alone.
+
+A small probability of the given label can mean three things: the label is wrong, the row is hard, or the
+model is simply unsure by habit. They are told apart by fitting, to the given labels themselves,
+
+    P(given = j | row)  =  sum_i  p_i^s / sum(p^s)  *  T[i, j]
+
+with a sharpness s (one number: corrects a model that is too sure or, like one trained with cross entropy on
+wrong labels, too modest) and a transition matrix T. Both are those of largest likelihood: for a fixed s the
+problem is concave in T and expectation maximisation solves it. Bayes' rule then gives the probability
+that a label is right.
+
+Measured with out-of-fold predictions of an L_q network, average precision of the ranking, p_y alone / this:
+digits 40 % uniform 0.997 / 0.997, digits 30 % pair 0.957 / 0.981, Fashion-MNIST 40 % uniform 0.971 / 0.971,
+Fashion-MNIST 30 % pair 0.822 / 0.887, CIFAR-10N worse (people's mistakes) 0.789 / 0.795; the one loss,
+Fashion-MNIST 10 % uniform 0.899 / 0.883.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+# L_q networks land at 0.5 to 1.1, cross entropy at 1 to 8. Downwards: T of a sharp reading has no small
+# entries, from which EM is slow to return, so it is a good start for the next.
+_SHARPNESS = np.geomspace(12.0, 0.25, 14)
+_STILL = 3e-4  # no entry of T moves by more after 5 to 40 iterations
+_MOST_ITERATIONS = 100
+_LEAST_P = 1e-12
+_BLOCK = 1 << 22  # numbers in one temporary: 32 MiB
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """What relates a model's probabilities to the given labels."""
+
+    transition: Matrix
+    sharpness: float
+
+    def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
+        """[N] log P(right) - log P(wrong) of each given label.
+
+        T enters halfway to its symmetric average. On its own it also learns which classes the model
+        confuses, and then suspects every row of a hard pair, which costs up to 4 points of average
+        precision under uniform noise (Fashion-MNIST 10 %: 0.866 alone, 0.883 halfway).
+        """
+        num_rows, num_classes = probs.shape
+        damped = (self.transition + _symmetric(self.transition)) / 2
+        result = np.empty(num_rows)
+        step = max(1, _BLOCK // num_classes)
+        for start in range(0, num_rows, step):
+            given = given_labels[start : start + step]
+            belief = sharpen(probs[start : start + step], self.sharpness) * damped[:, given].T
+            right = belief[np.arange(len(given)), given]
+            belief[np.arange(len(given)), given] = 0.0
+            wrong = belief.sum(axis=1)
+            result[start : start + step] = np.log(right + 1e-300) - np.log(wrong + 1e-300)
+        return result
+
+
+def fit_noise_model(given_labels: Labels, probs: NDArray[np.floating]) -> NoiseModel:
+    """The sharpness and the transition matrix under which the given labels are most likely."""
+    num_classes = probs.shape[1]
+    transition = np.full((num_classes, num_classes), 0.2 / num_classes) + 0.8 * np.eye(num_classes)
+    best_fit, best = -np.inf, NoiseModel(transition, 1.0)
+    for sharpness in _SHARPNESS:
+        rows = by_label(given_labels, sharpen(probs, float(sharpness)))
+        transition = maximise(rows, transition)
+        log_likelihood = sum(
+            float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows)
+        )
+        if log_likelihood > best_fit:
+            best_fit, best = log_likelihood, NoiseModel(transition, float(sharpness))
+    return best
+
+
+def sharpen(probs: NDArray[np.floating], sharpness: float) -> Matrix:
+    """Rows of p^s, each summing to one.
+
+    >>> sharpen(np.array([[0.8, 0.2]]), 2.0).round(3)
+    array([[0.941, 0.059]])
+    """
+    logs = sharpness * np.log(np.maximum(probs.astype(np.float64), _LEAST_P))
+    powers = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def by_label(given_labels: Labels, sharp: Matrix) -> list[Matrix]:
+    """The rows of `sharp` that carry label 0, those that carry label 1, and so on."""
+    counts = np.bincount(given_labels, minlength=sharp.shape[1])
+    order = np.argsort(given_labels, kind="stable")
+    return np.split(sharp[order], np.cumsum(counts)[:-1])
+
+
+def maximise(rows: list[Matrix], transition: Matrix) -> Matrix:
+    """The most likely T for the rows of each given label, from a first guess, by EM."""
+    # Keeps every label possible, so no division by zero; a class without any row keeps its label.
+    least = np.full_like(transition, 1e-9) + 1e-3 * np.eye(len(transition))
+    for _ in range(_MOST_ITERATIONS):
+        counts = np.empty_like(transition)  # expected number of rows [true, given]
+        for label, own in enumerate(rows):
+            column = transition[:, label]
+            counts[:, label] = column * ((1.0 / (own @ column)) @ own)
+        counts += least
+        updated = counts / counts.sum(axis=1, keepdims=True)
+        moved = float(np.abs(updated - transition).max())
+        transition = updated
+        if moved < _STILL:
+            break
+    return transition
+
+
+def expected_wrong(rows: list[Matrix], transition: Matrix) -> float:
+    """The share of wrong labels that T and these rows of each given label lead one to expect."""
+    right = sum(
+        float((own[:, label] * transition[label, label] / (own @ transition[:, label])).sum())
+        for label, own in enumerate(rows)
+    )
+    return min(max(1.0 - right / sum(len(own) for own in rows), 0.0), 1.0)
+
+
+def _symmetric(transition: Matrix) -> Matrix:
+    num_classes = len(transition)
+    wrong = float(1.0 - transition.diagonal().mean())
+    same = np.full_like(transition, wrong / (num_classes - 1))
+    np.fill_diagonal(same, 1.0 - wrong)
+    return same

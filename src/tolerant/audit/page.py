@@ -1,0 +1,183 @@
+"""The review page: one HTML file that shows suspects and takes a person's decisions.
+
+Layout, style and behaviour lie in `template/`; they are put into one file here, so that the page needs no
+network and can be mailed. Its content security policy names the hash of its own script and style: nothing
+else runs, whatever the data holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tolerant.audit.charts import curves, heat_map, percent
+from tolerant.audit.suspects import Suspects
+from tolerant.audit.thumbnails import data_uri
+from tolerant.files import write_atomic
+
+if TYPE_CHECKING:
+    from tolerant.data.dataset import NoisyDataset
+
+SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "review.js")
+_MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
+_MOST_FEATURES = 40
+_RATE_MEANS = (
+    "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
+    "down to hard rows, its upper end counts every row that confidently looks like another class; "
+    "both allow for chance in which rows there are. Mistakes that follow a rule the model can learn "
+    "from the inputs do not show."
+)
+
+
+def write_page(
+    path: str | os.PathLike[str],
+    suspects: Suspects,
+    dataset: NoisyDataset,
+    *,
+    title: str = "Label review",
+    history: Mapping[str, Sequence[float | None]] | None = None,
+    feature_names: Sequence[str] | None = None,
+    limit: int = 5_000,
+) -> None:
+    """Write the review page of `suspects`, rows of `dataset`, to `path`.
+
+    Args:
+        path: the file, by custom `report.html`; replaced whole or not at all.
+        suspects: from :func:`tolerant.audit.find_suspects` on all rows of `dataset`, in its order.
+        dataset: where the pictures, texts or rows come from.
+        title: what the data is called; heading of the page.
+        history: numbers by epoch, one series a name, drawn as small charts.
+        feature_names: of a table's columns.
+        limit: the most suspects on the page, the most doubtful ones. A picture takes up to 6 kB.
+
+    Decisions are remembered by the browser under a hash of what is shown: writing the page again
+    for the same suspects keeps them.
+    """
+    if len(dataset) != suspects.num_rows:
+        raise ValueError(
+            f"dataset must be the one the suspects come from, with {suspects.num_rows} rows; "
+            f"got {len(dataset)}."
+        )
+    shown = suspects.head(limit)
+    content = _columns(shown) | _inputs(shown, dataset, feature_names)
+    summary = _summary(suspects, shown, title, history or {}) | {"kind": dataset.kind}
+    write_atomic(path, _render(summary, content))
+
+
+def _render(summary: Mapping[str, Any], content: Mapping[str, Any]) -> str:
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            f"The review page needs {missing.name}: pip install 'tolerant[app]'"
+        ) from missing
+    folder = resources.files("tolerant.audit") / "template"
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    parts = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{parts}}})();\n'
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
+    return template.render(
+        summary,
+        num="{:,}".format,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_csp_hash(style),
+        script_hash=_csp_hash(script),
+        data=Markup(_json_for_script(content)),  # escaped there
+    )
+
+
+def _json_for_script(content: Mapping[str, Any]) -> str:
+    """JSON that cannot end its script element, nor start a comment or a tag in it.
+
+    ASCII only, so U+2028 and U+2029 are escapes too and the file reads the same in any encoding.
+    """
+    text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _csp_hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _columns(shown: Suspects) -> dict[str, Any]:
+    columns = {
+        "classes": list(shown.class_names),
+        "ids": [str(row_id) for row_id in shown.ids],
+        "index": shown.index.tolist(),
+        "given": shown.given_labels.tolist(),
+        "suggested": shown.suggested_labels.tolist(),
+        "p": np.round(shown.p_y, 4).tolist(),
+        "confidence": np.round(shown.confidence, 4).tolist(),
+        "kept": None if shown.kept is None else shown.kept.tolist(),
+        "prunedAt": shown.prune_epochs(),
+    }
+    identity = [columns[name] for name in ("classes", "ids", "given", "suggested")]
+    run = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    return columns | {"run": run}
+
+
+def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str] | None) -> dict[str, Any]:
+    if dataset.kind == "image":
+        # One at a time: a memory map or a folder of photographs need not fit in memory.
+        pictures = [data_uri(dataset.inputs[np.array([row])][0]) for row in shown.index]
+        return {"pictures": pictures}
+    rows = np.asarray(dataset.inputs[shown.index]) if len(shown) else np.empty((0, 0))
+    if dataset.kind == "text":
+        return {"texts": [_cut(str(text)) for text in rows]}
+    names = _feature_names(feature_names, dataset.inputs.shape[1])[:_MOST_FEATURES]
+    values = [[f"{value:.5g}" for value in row[:_MOST_FEATURES].tolist()] for row in rows]
+    return {"features": names, "values": values}
+
+
+def _feature_names(names: Sequence[str] | None, num_features: int) -> list[str]:
+    if names is None:
+        return [f"feature {number}" for number in range(1, num_features + 1)]
+    if len(names) != num_features:
+        raise ValueError(f"feature_names must name {num_features} columns; got {len(names)} names.")
+    return [str(name) for name in names]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} … (cut here)"
+
+
+def _summary(
+    suspects: Suspects,
+    shown: Suspects,
+    title: str,
+    history: Mapping[str, Sequence[float | None]],
+) -> dict[str, Any]:
+    rate = suspects.noise_rate
+    names = suspects.class_names
+    pairs = set(zip(shown.suggested_labels.tolist(), shown.given_labels.tolist(), strict=True))
+    return {
+        "title": title,
+        "num_rows": suspects.num_rows,
+        "num_suspects": len(suspects),
+        "num_shown": len(shown),
+        "num_classes": len(names),
+        "has_kept": suspects.kept is not None,
+        "classes_line": ", ".join(names[:4]) + (", …" if len(names) > 4 else ""),
+        "kept_share": None if suspects.kept_share is None else percent(suspects.kept_share),
+        "noise": {
+            "estimate": percent(rate.estimate),
+            "low": percent(rate.low),
+            "high": percent(rate.high),
+            "x": f"{100 * rate.low:.2f}",
+            "width": f"{max(100 * (rate.high - rate.low), 0.4):.2f}",
+            "mark": f"{100 * rate.estimate - 0.3:.2f}",
+            "meaning": _RATE_MEANS,
+        },
+        "heat": heat_map(suspects.transition, names, pairs),
+        "curves": curves(history),
+    }

@@ -1,0 +1,69 @@
+"""How many labels are wrong: an estimate, and how far it can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, maximise, sharpen
+from tolerant.noise.estimate import confident_joint
+
+_SOFTER = 0.6
+_RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
+_RESAMPLES = 50  # the standard error from 50 is good to a tenth of itself
+
+
+@dataclass(frozen=True)
+class RateInterval:
+    """An estimated noise rate, and between which values it may lie.
+
+    `estimate` comes from the fitted noise model. Predictions alone cannot tell a wrong label from a hard
+    row, so `low` and `high` are two readings of them, each widened by its sampling error at `level`:
+    `low` takes the model for too sure of itself (sharpness times 0.6) and puts the more down to
+    hard rows; `high` counts every row that confidently looks like another class (the confident
+    joint), the model's own mistakes included. A weak model gives a wide interval.
+
+    Measured with an L_q network, out of fold: the real rate lay inside in 26 of 27 runs on
+    digits, Fashion-MNIST and CIFAR-10N (no noise, uniform, class-dependent, people's), on which the
+    0.6 was also chosen. Not covered are mistakes that follow from the inputs, such as labels made by
+    keyword rules: the model learns them, and no prediction shows them (TREC and YouTube with rule
+    votes: 51 % and 21 % wrong, `high` 11 % and 12 %).
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float = 0.95
+
+
+def rate_interval(
+    model: NoiseModel,
+    given: NDArray[np.int64],
+    probs: NDArray[np.floating],
+    generator: np.random.Generator,
+) -> RateInterval:
+    """How many of these labels are wrong, as far as the predictions can tell."""
+    sharp = sharpen(probs, model.sharpness)
+    estimate = expected_wrong(by_label(given, sharp), model.transition)
+    soft_rows = by_label(given, sharpen(probs, _SOFTER * model.sharpness))
+    softer = expected_wrong(soft_rows, maximise(soft_rows, model.transition))
+    confident = _confident_rate(given, probs)
+    size = min(len(given), _RESAMPLE_ROWS)
+    rates = np.empty((_RESAMPLES, 2))
+    for resample in rates:
+        rows = generator.integers(len(given), size=size)
+        own = by_label(given[rows], sharp[rows])
+        resample[0] = expected_wrong(own, maximise(own, model.transition))
+        resample[1] = _confident_rate(given[rows], probs[rows])
+    errors = 1.96 * rates.std(axis=0, ddof=1) * np.sqrt(size / len(given))
+    # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three").
+    high = max(estimate + errors[0], confident + errors[1], estimate + 3.0 / len(given))
+    low = max(min(softer, estimate) - errors[0], 0.0)
+    return RateInterval(estimate, float(low), float(min(high, 1.0)))
+
+
+def _confident_rate(given: NDArray[np.int64], probs: NDArray[np.floating]) -> float:
+    joint = confident_joint(given, probs)
+    return float(1.0 - joint.trace() / joint.sum())

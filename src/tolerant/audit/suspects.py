@@ -1,0 +1,262 @@
+"""Which labels are probably wrong, most doubtful first, and how many in all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tolerant.audit.belief import fit_noise_model
+from tolerant.audit.cells import csv_text
+from tolerant.audit.rate import RateInterval, rate_interval
+from tolerant.files import write_atomic
+from tolerant.noise.checks import check_labels
+from tolerant.noise.estimate import check_probs
+
+if TYPE_CHECKING:
+    import pandas
+
+_FIT_ROWS = 20_000  # rows that the noise model is fitted to: a sampling error of 0.4 points at most
+_COLUMNS = (
+    "rank",
+    "index",
+    "id",
+    "given_label",
+    "suggested_label",
+    "p_y",
+    "confidence",
+    "p_right",
+    "kept",
+    "pruned_at",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Suspects:
+    """The rows a model would label otherwise, most doubtful first; S of the N rows.
+
+    To go on in pandas: ``suspects.to_frame().query("p_right < 0.1")``, or ``pandas.read_csv`` of
+    ``suspects.csv`` with ``dtype={"id": str}``. In cleanlab:
+    ``CleanLearning(model).fit(X, given_labels, label_issues=suspects.is_suspect)``.
+    """
+
+    index: NDArray[np.int64]
+    """[S] where each suspect sits in the data set."""
+    ids: NDArray[Any]
+    given_labels: NDArray[np.int64]
+    suggested_labels: NDArray[np.int64]
+    """[S] the model's own choice; never the given label."""
+    p_y: NDArray[np.float64]
+    """[S] the model's probability of the given label."""
+    confidence: NDArray[np.float64]
+    """[S] the model's probability of the suggested label."""
+    kept: NDArray[np.bool_] | None
+    """[S] False where training pruned the row; None where nothing was pruned."""
+    pruned_at: NDArray[np.int64] | None
+    """[S] the epoch before which the row was pruned, -1 where it never was."""
+    class_names: tuple[str, ...]
+    p_right: NDArray[np.float64]
+    """[N], all rows: the probability that the given label is right. What the ranking goes by."""
+    noise_rate: RateInterval
+    transition: NDArray[np.float64]
+    """[C, C] estimated, [i, j] = P(given = j given that true = i)."""
+    kept_share: float | None
+    """The share of all N rows that training kept."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.p_right)
+
+    @property
+    def is_suspect(self) -> NDArray[np.bool_]:
+        """[N] True for the rows listed here."""
+        listed = np.zeros(self.num_rows, dtype=np.bool_)
+        listed[self.index] = True
+        return listed
+
+    def head(self, count: int) -> Suspects:
+        """The `count` most doubtful; what is said of all rows stays."""
+        if count < 0:
+            raise ValueError(f"count must be at least 0; got {count!r}.")
+        return replace(
+            self,
+            index=self.index[:count],
+            ids=self.ids[:count],
+            given_labels=self.given_labels[:count],
+            suggested_labels=self.suggested_labels[:count],
+            p_y=self.p_y[:count],
+            confidence=self.confidence[:count],
+            kept=None if self.kept is None else self.kept[:count],
+            pruned_at=None if self.pruned_at is None else self.pruned_at[:count],
+        )
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write `suspects.csv`, whole or not at all.
+
+        An id or a label that a spreadsheet could run as a formula gets a leading apostrophe;
+        `tolerant.audit.cells.unguard` takes it off.
+        """
+        write_atomic(path, csv_text(_COLUMNS, self._records()))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The suspects as a pandas frame, with the columns of the CSV."""
+        import pandas
+
+        names = np.array(self.class_names, dtype=object)
+        columns: tuple[Any, ...] = (
+            np.arange(1, len(self) + 1),
+            self.index,
+            self.ids,
+            names[self.given_labels],
+            names[self.suggested_labels],
+            self.p_y,
+            self.confidence,
+            self.p_right[self.index],
+            pandas.array([None] * len(self) if self.kept is None else self.kept, dtype="boolean"),
+            pandas.array(self.prune_epochs(), dtype="Int64"),
+        )
+        return pandas.DataFrame(dict(zip(_COLUMNS, columns, strict=True)))
+
+    def _records(self) -> list[list[str]]:
+        kept = [None] * len(self) if self.kept is None else self.kept.tolist()
+        words = {None: "", True: "yes", False: "no"}
+        epochs = self.prune_epochs()
+        return [
+            [
+                str(rank + 1),
+                str(self.index[rank]),
+                str(self.ids[rank]),
+                self.class_names[self.given_labels[rank]],
+                self.class_names[self.suggested_labels[rank]],
+                f"{self.p_y[rank]:.4g}",
+                f"{self.confidence[rank]:.4g}",
+                f"{self.p_right[self.index[rank]]:.4g}",
+                words[kept[rank]],
+                "" if epochs[rank] is None else str(epochs[rank]),
+            ]
+            for rank in range(len(self))
+        ]
+
+    def prune_epochs(self) -> list[int | None]:
+        """`pruned_at` with None for never."""
+        if self.pruned_at is None:
+            return [None] * len(self)
+        return [epoch if epoch >= 0 else None for epoch in self.pruned_at.tolist()]
+
+
+def find_suspects(
+    given_labels: ArrayLike,
+    probs: ArrayLike,
+    *,
+    ids: ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
+    kept: ArrayLike | None = None,
+    pruned_at: ArrayLike | None = None,
+    seed: int = 0,
+) -> Suspects:
+    """Rank the rows whose given label a model does not believe.
+
+    Args:
+        given_labels: int [N].
+        probs: [N, C] predictions of models that did NOT train on the row they score, from
+            cross-validation or a held-out part. A network fits the wrong labels it trains on as well
+            in the end: scored on its own training rows it believes them, and they are missed.
+        ids: [N] what a person calls each row, all different; row numbers if not given.
+        class_names: C names, all different; "0", "1", ... if not given.
+        kept: bool [N], False for rows that training pruned at the end.
+        pruned_at: int [N], the epoch before which a row was pruned, -1 for never.
+        seed: of the resampling behind the interval, and of the rows the noise is fitted to when
+            there are more than 20,000.
+
+    A row is listed when the model's first choice is another label. The order is by the probability
+    that the given label is right, which takes p_y and, from the same predictions, which labels are
+    often mistaken for which (:mod:`tolerant.audit.belief`).
+
+    >>> probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.95, 0.05]])
+    >>> suspects = find_suspects([0, 1, 0, 0], probs, class_names=("cat", "dog"))
+    >>> [(s, suspects.class_names[label]) for s, label in
+    ...  zip(suspects.index.tolist(), suspects.suggested_labels)]
+    [(2, 'dog')]
+    """
+    probs = check_probs(probs)
+    num_rows, num_classes = probs.shape
+    given = check_labels(given_labels, num_classes, "given_labels")
+    if len(given) != num_rows:
+        raise ValueError(
+            f"given_labels must have a label for each of the {num_rows} rows of probs; got {len(given)}."
+        )
+    names = _names(class_names, num_classes)
+    row_ids = _ids(ids, num_rows)
+    kept_rows = _optional("kept", kept, num_rows, np.bool_)
+    epochs = _optional("pruned_at", pruned_at, num_rows, np.int64)
+
+    generator = np.random.default_rng(seed)
+    sample = np.arange(num_rows)
+    if num_rows > _FIT_ROWS:
+        sample = np.sort(generator.choice(num_rows, _FIT_ROWS, replace=False))
+    model = fit_noise_model(given[sample], probs[sample])
+    log_odds = model.log_odds_right(given, probs)
+
+    choice = probs.argmax(axis=1)
+    index = np.flatnonzero(choice != given)
+    index = index[np.argsort(log_odds[index], kind="stable")]
+    return Suspects(
+        index=index,
+        ids=row_ids[index],
+        given_labels=given[index],
+        suggested_labels=choice[index].astype(np.int64),
+        p_y=probs[index, given[index]].astype(np.float64),
+        confidence=probs[index, choice[index]].astype(np.float64),
+        kept=None if kept_rows is None else kept_rows[index],
+        pruned_at=None if epochs is None else epochs[index],
+        class_names=names,
+        p_right=1.0 / (1.0 + np.exp(np.clip(-log_odds, -700.0, 700.0))),
+        noise_rate=rate_interval(model, given[sample], probs[sample], generator),
+        transition=model.transition,
+        kept_share=None if kept_rows is None else float(kept_rows.mean()),
+    )
+
+
+def _names(class_names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
+    names = tuple(map(str, range(num_classes) if class_names is None else class_names))
+    if len(names) != num_classes or len(set(names)) != num_classes or "" in names:
+        raise ValueError(
+            f"class_names must be {num_classes} different names, none empty; got {names[:5]!r}"
+            f"{' ...' if len(names) > 5 else ''} ({len(names)} names)."
+        )
+    return names
+
+
+def _ids(ids: ArrayLike | None, num_rows: int) -> NDArray[Any]:
+    array = np.arange(num_rows) if ids is None else np.asarray(ids)
+    if array.shape != (num_rows,):
+        raise ValueError(f"ids must name {num_rows} rows; got shape {array.shape}.")
+    seen: set[str] = set()
+    for row_id in map(str, array.tolist()):
+        if row_id in seen:
+            raise ValueError(
+                f"ids must all be different, or a correction could not say which row it means; "
+                f"got {row_id!r} twice."
+            )
+        seen.add(row_id)
+    return array
+
+
+def _optional(name: str, values: ArrayLike | None, num_rows: int, dtype: Any) -> Any:
+    if values is None:
+        return None
+    array = np.asarray(values)
+    kinds = "b" if dtype is np.bool_ else "iu"
+    if array.shape != (num_rows,) or array.dtype.kind not in kinds:
+        raise ValueError(
+            f"{name} must be {dtype.__name__} of shape ({num_rows},); "
+            f"got {array.dtype} of shape {array.shape}."
+        )
+    return array.astype(dtype)

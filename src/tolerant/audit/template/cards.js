@@ -1,0 +1,68 @@
+// One card a suspect: what it is, what it was called, what the model would call it, three buttons.
+const VERDICTS = { accept: "✓ Now", keep: "= Kept", change: "✎ Now" };
+
+function content(row) {
+  if (DATA.pictures) {
+    return make("div", { class: "picture" }, make("img", { src: DATA.pictures[row], alt: `Row ${DATA.ids[row]}` }));
+  }
+  if (DATA.texts) {
+    const scrolls = DATA.texts[row].length > 300 ? { tabindex: "0", role: "group", "aria-label": "Text" } : {};
+    return make("div", { class: "words", ...scrolls, text: DATA.texts[row] });
+  }
+  if (DATA.values) {
+    const values = make("dl", { class: "values", tabindex: DATA.features.length > 7 ? "0" : null });
+    DATA.values[row].forEach((value, column) => values.append(make("dt", { text: DATA.features[column] }), make("dd", { text: value })));
+    return values;
+  }
+  return make("div", {});
+}
+
+function belief(kind, title, label, p) {
+  const fill = make("span");
+  fill.style.width = `${100 * p}%`;
+  return [
+    make("dt", { text: title }),
+    make("dd", { class: "name", text: className(label), title: className(label) }),
+    make("dd", { class: "share", text: percent(p) }),
+    make("dd", { class: `track ${kind}`, "aria-hidden": "true" }, fill),
+  ];
+}
+
+function button(action, text, spoken, key) {
+  return make("button", { type: "button", "data-action": action, "aria-pressed": "false" },
+    text, make("span", { class: "hidden", text: ` ${spoken}` }), make("kbd", { text: key, "aria-hidden": "true" }));
+}
+
+function makeCard(row, position, total) {
+  const given = className(DATA.given[row]);
+  const suggested = className(DATA.suggested[row]);
+  const pruned = DATA.prunedAt[row] !== null ? `pruned, epoch ${DATA.prunedAt[row]}` : DATA.kept && !DATA.kept[row] ? "pruned" : "";
+  const beliefs = make("dl", { class: "beliefs" });
+  beliefs.append(...belief("given", "Given", DATA.given[row], DATA.p[row]),
+    ...belief("suggested", "Suggested", DATA.suggested[row], DATA.confidence[row]));
+  const card = make("article", {
+    class: "card", tabindex: "-1", "data-row": String(row),
+    "aria-label": `Suspect ${position} of ${total}, row ${DATA.ids[row]}: given ${given}, suggested ${suggested}`,
+  },
+  content(row),
+  make("div", { class: "facts-of-row" },
+    make("p", { class: "origin" }, make("span", { text: DATA.ids[row], title: DATA.ids[row] }),
+      make("span", { class: "verdict", hidden: "" }), make("span", { class: "pruned", text: pruned })),
+    beliefs),
+  make("div", { class: "decide", role: "group", "aria-label": "Decide" },
+    button("accept", "Accept", suggested, "A"), button("keep", "Keep", given, "K"), button("change", "Other…", "label", "C")));
+  paintCard(card);
+  return make("li", {}, card);
+}
+
+function paintCard(card) {
+  const row = Number(card.dataset.row);
+  const decision = decisionOf(row);
+  card.classList.toggle("decided", decision !== null);
+  const verdict = card.querySelector(".verdict");
+  verdict.hidden = decision === null;
+  verdict.textContent = decision === null ? "" : `${VERDICTS[decision]} ${className(decided[row])}`;
+  for (const control of card.querySelectorAll("[data-action]")) {
+    control.setAttribute("aria-pressed", String(control.dataset.action === decision));
+  }
+}

@@ -1,0 +1,35 @@
+"""Pictures small enough to live inside the review page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PIXELS = 160  # a card shows a picture about 200 wide; a 160 WebP takes some 4 kB, so 5,000 take 20 MB
+EXACT = 48  # up to this size no pixel is lost
+
+
+def data_uri(picture: NDArray[Any]) -> str:
+    """A uint8 picture (H, W) or (H, W, C), C of 1, 3 or 4, as a data URI of at most 160 pixels a side."""
+    from PIL import Image
+
+    pixels = np.asarray(picture)
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3):
+        raise ValueError(
+            f"pictures must be uint8 arrays (height, width, channels); "
+            f"got {pixels.dtype} of shape {pixels.shape}."
+        )
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    file = io.BytesIO()
+    if max(image.size) <= EXACT:
+        image.save(file, "WEBP", lossless=True, method=0)  # 1.8 kB and 0.3 ms for 32 x 32 colour
+    else:
+        image.thumbnail((PIXELS, PIXELS))
+        image.save(file, "WEBP", quality=80)
+    return f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"

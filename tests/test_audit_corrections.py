@@ -1,0 +1,134 @@
+"""Corrections: what the page exports and people write, read, checked and applied."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tolerant.audit import Correction, apply_corrections, read_corrections
+from tolerant.audit.cells import csv_text, guard, unguard
+
+IDS = np.array(["a.png", "b.png", "c.png"])
+NAMES = ("cat", "dog")
+HEADER = "id,given_label,decision,new_label\n"
+
+
+def write(folder: Path, text: str, name: str = "corrections.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@given(st.text())
+def test_guard_is_undone(text: str) -> None:
+    assert unguard(guard(text)) == text
+    assert not guard(text).lstrip().startswith(("=", "@"))
+
+
+@given(st.lists(st.lists(st.text(), min_size=2, max_size=2), max_size=5))
+@settings(max_examples=50)
+def test_csv_gives_back_any_text(rows: list[list[str]]) -> None:
+    text = csv_text(("id", "new_label"), rows)
+    read = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    assert [[unguard(cell) for cell in row] for row in read if row] == rows
+
+
+@pytest.mark.parametrize("number", ["-5", "+3", "1e-5", "-0.25"])
+def test_numbers_need_no_guard(number: str) -> None:
+    assert guard(number) == number
+
+
+def test_reads_csv_with_mark_and_apostrophes(tmp_path: Path) -> None:
+    path = write(tmp_path, "\ufeff" + HEADER + "'=1+1,cat,accept,dog\n'-x,dog,keep,dog\n")
+    assert read_corrections(path) == [
+        Correction("=1+1", "dog", "cat", "accept"),
+        Correction("-x", "dog", "dog", "keep"),
+    ]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_reads_what_a_spreadsheet_saves(tmp_path: Path, delimiter: str) -> None:
+    text = (HEADER + "a.png,cat,accept,dog\n").replace(",", delimiter).replace("\n", "\r\n")
+    assert read_corrections(write(tmp_path, text)) == [Correction("a.png", "dog", "cat", "accept")]
+
+
+def test_reads_a_cell_with_odd_line_breaks(tmp_path: Path) -> None:
+    path = write(tmp_path, HEADER + '"a\u2028b\nc",cat,accept,dog\nx\u2028y,cat,accept,dog\n')
+    assert [c.id for c in read_corrections(path)] == ["a\u2028b\nc", "x\u2028y"]
+
+
+def test_reads_a_file_by_hand_with_two_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, "new_label,id\ndog,a.png\n,b.png\n")
+    assert read_corrections(path) == [Correction("a.png", "dog")]
+
+
+def test_reads_json(tmp_path: Path) -> None:
+    entry = {"id": "a.png", "given_label": "cat", "decision": "change", "new_label": "dog"}
+    content = {"format": "tolerant-corrections", "version": 1, "corrections": [entry]}
+    path = write(tmp_path, json.dumps(content), "corrections.json")
+    assert read_corrections(path) == [Correction("a.png", "dog", "cat", "change")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.csv", "id,label\na,b\n", "must have the columns id and new_label; got id, label"),
+        ("c.csv", "", "an empty file"),
+        ("c.csv", HEADER + "a,cat,keep,cat\na,cat,keep,cat\n", "line 3: the id 'a' is there twice"),
+        ("c.csv", HEADER + "a,cat,maybe,cat\n", "decision must be one of .*got 'maybe'"),
+        ("c.csv", HEADER + "a,cat,keep,dog\n", "decision is keep, but new_label 'dog'"),
+        ("c.csv", HEADER + ",cat,keep,cat\n", "line 2: the id is missing"),
+        ("c.json", "{", "is not a valid JSON file"),
+        ("c.json", '{"corrections": 3}', "must hold a list of corrections"),
+        ("c.json", "[1]", "must hold a list of corrections"),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_corrections(write(tmp_path, text, name))
+
+
+def test_apply_changes_and_keeps() -> None:
+    before = np.array([0, 1, 1])
+    fixed = apply_corrections(
+        before,
+        [Correction("b.png", "cat", "dog", "accept"), Correction("c.png", "dog", "dog", "keep")],
+        ids=IDS,
+        class_names=NAMES,
+    )
+    assert fixed.given_labels.tolist() == [0, 0, 1]
+    assert fixed.reviewed.tolist() == [False, True, True]
+    assert fixed.changed.tolist() == [False, True, False]
+    assert before.tolist() == [0, 1, 1]
+
+
+def test_apply_takes_numbers_as_ids() -> None:
+    fixed = apply_corrections([0, 0], [Correction("7", "dog")], ids=[5, 7], class_names=NAMES)
+    assert fixed.given_labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("corrections", "message"),
+    [
+        ([Correction("z.png", "dog")], "an id that the data does not have: 'z.png'; .*'a.png'"),
+        ([Correction("a.png", "cow")], "a label that the data does not have: 'cow'; .*'cat'"),
+        ([Correction("a.png", "dog", "dog")], "'a.png' was labelled 'dog', but .* says 'cat'"),
+        ([Correction("a.png", "dog"), Correction("a.png", "cat")], "'a.png' is there twice"),
+        ([Correction(f"{n}", "dog") for n in range(5)], "'0', '1', '2' and 2 more"),
+    ],
+)
+def test_corrections_that_do_not_fit_are_refused(corrections: list[Correction], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        apply_corrections([0, 1, 1], corrections, ids=IDS, class_names=NAMES)
+
+
+def test_ids_that_are_not_unique_are_refused() -> None:
+    with pytest.raises(ValueError, match="ids must name each of the 3 rows once; got 2"):
+        apply_corrections([0, 1, 1], [], ids=["a", "a", "b"], class_names=NAMES)

@@ -1,0 +1,233 @@
+"""Suspects: the ranking against cleanlab's, the noise rate against the real one, the files."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+
+import cleanlab
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import cross_val_predict
+
+from tolerant.audit import Suspects, find_suspects
+from tolerant.audit.cells import unguard
+from tolerant.noise import transition as transitions
+from tolerant.noise.corrupt import corrupt
+
+TRANSITIONS = {
+    "uniform 0.4": transitions.symmetric(10, 0.4),
+    "circular 0.3": transitions.circular(10, 0.3),
+    "uniform 0.1": transitions.symmetric(10, 0.1),
+}
+
+
+@cache
+def digits(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Given labels, whether each is wrong, and predictions from five folds."""
+    inputs, true_labels = load_digits(return_X_y=True)
+    given = corrupt(true_labels, TRANSITIONS[kind], seed=0).given_labels
+    model = LogisticRegression(C=0.01, tol=1e-2, max_iter=1000)
+    probs = cross_val_predict(model, inputs / 16 * 4, given, cv=5, method="predict_proba")
+    return given, given != true_labels, probs
+
+
+def small() -> tuple[np.ndarray, np.ndarray]:
+    """60 rows of three classes, rows 0, 1 and 2 with a wrong label, row 1 the worst."""
+    true_labels = np.arange(60) % 3
+    probs = np.full((60, 3), 0.05)
+    probs[np.arange(60), true_labels] = 0.9
+    given = true_labels.copy()
+    given[:3] = [1, 2, 0]
+    probs[1] = [0.02, 0.97, 0.01]
+    return given, probs
+
+
+@pytest.mark.parametrize("kind", TRANSITIONS)
+def test_ranking_is_no_worse_than_self_confidence(kind: str) -> None:
+    given, wrong, probs = digits(kind)
+    ours = average_precision_score(wrong, -find_suspects(given, probs).p_right)
+    theirs = average_precision_score(
+        wrong, -cleanlab.rank.get_label_quality_scores(given, probs, method="self_confidence")
+    )
+    assert ours >= theirs
+    if kind.startswith("circular"):  # which mistakes are common is worth a lot where it matters
+        assert ours > theirs + 0.05
+
+
+@pytest.mark.parametrize("kind", TRANSITIONS)
+def test_noise_rate_lies_in_its_interval(kind: str) -> None:
+    given, wrong, probs = digits(kind)
+    rate = find_suspects(given, probs).noise_rate
+    assert rate.low <= wrong.mean() <= rate.high
+    assert rate.low <= rate.estimate <= rate.high
+    assert rate.high - rate.low < 0.3
+
+
+def test_transition_is_close_under_uniform_noise() -> None:
+    given, _, probs = digits("uniform 0.4")
+    found = find_suspects(given, probs).transition
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    np.testing.assert_allclose(found, TRANSITIONS["uniform 0.4"], atol=0.12)
+
+
+def test_no_noise_gives_an_interval_from_zero_that_is_not_empty() -> None:
+    true_labels = np.arange(200) % 2
+    probs = np.where(np.eye(2)[true_labels] > 0, 0.99, 0.01)
+    suspects = find_suspects(true_labels, probs)
+    assert len(suspects) == 0
+    assert suspects.noise_rate.low == 0.0
+    assert 3 / 200 <= suspects.noise_rate.high < 0.05
+
+
+def test_suspects_are_the_rows_the_model_would_label_otherwise() -> None:
+    given, probs = small()
+    suspects = find_suspects(given, probs, class_names=("a", "b", "c"))
+    assert suspects.index.tolist()[0] == 1
+    assert sorted(suspects.index.tolist()) == [0, 1, 2]
+    assert suspects.is_suspect.sum() == 3
+    assert (suspects.suggested_labels != suspects.given_labels).all()
+    assert suspects.suggested_labels[0] == 1
+    assert suspects.p_y[0] == pytest.approx(0.01)
+    assert suspects.confidence[0] == pytest.approx(0.97)
+    assert (np.diff(suspects.p_right[suspects.index]) >= 0).all()
+
+
+def test_all_rows_suspect_and_one_label_only() -> None:
+    probs = np.tile([0.1, 0.9], (20, 1))
+    suspects = find_suspects(np.zeros(20, dtype=int), probs)
+    assert len(suspects) == 20
+    assert np.isfinite(suspects.p_right).all()
+    assert np.isfinite(suspects.transition).all()
+
+
+def test_certain_and_half_precision_predictions() -> None:
+    given, probs = small()
+    certain = np.eye(3, dtype=np.float32)[probs.argmax(axis=1)]
+    suspects = find_suspects(given, certain)
+    assert sorted(suspects.index.tolist()) == [0, 1, 2]
+    assert (suspects.p_right[:3] < 0.5).all()
+    assert (suspects.p_right[3:] > 0.5).all()
+
+
+def test_a_class_without_rows_keeps_its_label() -> None:
+    given, probs = small()
+    wider = np.hstack([probs, np.zeros((60, 1))])
+    assert find_suspects(given, wider).transition[3, 3] > 0.9
+
+
+def test_more_rows_than_the_fit_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, wrong, probs = digits("uniform 0.4")
+    whole = find_suspects(given, probs)
+    monkeypatch.setattr("tolerant.audit.suspects._FIT_ROWS", 900)
+    monkeypatch.setattr("tolerant.audit.rate._RESAMPLE_ROWS", 300)
+    part = find_suspects(given, probs)
+    assert part.index.tolist() != []
+    assert sorted(part.index) == sorted(whole.index)
+    assert part.noise_rate.low <= wrong.mean() <= part.noise_rate.high
+
+
+def test_same_seed_same_answer() -> None:
+    given, _, probs = digits("uniform 0.1")
+    assert find_suspects(given, probs).noise_rate == find_suspects(given, probs).noise_rate
+
+
+def awkward() -> Suspects:
+    given, probs = small()
+    ids = np.array(['=HYPERLINK("x")', "-3", "'quoted'", *map(str, range(57))], dtype=object)
+    kept = np.ones(60, dtype=bool)
+    kept[:2] = False
+    pruned_at = np.full(60, -1)
+    pruned_at[:2] = 40
+    names = ('+a, "b"', "new\nline", "日本")
+    return find_suspects(given, probs, ids=ids, class_names=names, kept=kept, pruned_at=pruned_at)
+
+
+def test_csv_reads_back_whole(tmp_path: Path) -> None:
+    suspects = awkward()
+    suspects.to_csv(tmp_path / "suspects.csv")
+    with open(tmp_path / "suspects.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [unguard(row["id"]) for row in rows] == [str(row_id) for row_id in suspects.ids]
+    assert [unguard(row["given_label"]) for row in rows] == [
+        suspects.class_names[label] for label in suspects.given_labels
+    ]
+    assert {row["id"]: (row["kept"], row["pruned_at"]) for row in rows} == {
+        '\'=HYPERLINK("x")': ("no", "40"),
+        "-3": ("no", "40"),
+        "''quoted'": ("yes", ""),
+    }
+    assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
+
+
+def test_the_pandas_line_and_the_frame_agree(tmp_path: Path) -> None:
+    suspects = awkward()
+    suspects.to_csv(tmp_path / "suspects.csv")
+    read = pd.read_csv(tmp_path / "suspects.csv", dtype={"id": str})
+    frame = suspects.to_frame()
+    assert list(read.columns) == list(frame.columns)
+    assert read["index"].tolist() == frame["index"].tolist() == suspects.index.tolist()
+    np.testing.assert_allclose(read["p_right"], frame["p_right"], rtol=1e-3)
+    assert frame["kept"].tolist() == suspects.kept.tolist()
+    assert frame.query("p_right < 0.9")["rank"].tolist() == [1, 2, 3]
+    assert frame["pruned_at"].isna().sum() == 1
+
+
+def test_frame_without_pruning_says_nothing_of_it() -> None:
+    given, probs = small()
+    frame = find_suspects(given, probs).to_frame()
+    assert frame["kept"].isna().all()
+    assert frame["pruned_at"].isna().all()
+
+
+def test_the_cleanlab_line() -> None:
+    given, _, probs = digits("uniform 0.1")
+    inputs = load_digits().data / 16 * 4
+    suspects = find_suspects(given, probs)
+    learner = cleanlab.classification.CleanLearning(LogisticRegression(C=0.01, tol=1e-2, max_iter=1000))
+    learner.fit(inputs, given, label_issues=suspects.is_suspect)
+    true_labels = load_digits().target
+    assert (learner.predict(inputs) == true_labels).mean() > 0.9
+
+
+def test_head_keeps_what_is_said_of_all_rows() -> None:
+    suspects = awkward()
+    first = suspects.head(1)
+    assert len(first) == len(first.ids) == len(first.kept) == 1
+    assert first.num_rows == 60
+    assert first.kept_share == suspects.kept_share == pytest.approx(58 / 60)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"given_labels": [0] * 59}, "given_labels must have a label for each of the 60 rows"),
+        ({"given_labels": [7] * 60}, "given_labels must be in 0 to 2"),
+        ({"probs": np.ones((60, 3))}, "probs must be probabilities"),
+        ({"probs": np.full((60, 3), np.nan)}, "probs must be probabilities"),
+        ({"ids": ["a"] * 60}, "ids must all be different.*'a' twice"),
+        ({"ids": [1, "1", *range(2, 60)]}, "ids must all be different"),
+        ({"ids": ["a"]}, "ids must name 60 rows"),
+        ({"class_names": ("a", "b")}, "class_names must be 3 different names"),
+        ({"class_names": ("a", "a", "b")}, "class_names must be 3 different names"),
+        ({"class_names": ("a", "", "b")}, "none empty"),
+        ({"kept": np.ones(59, dtype=bool)}, "kept must be bool"),
+        ({"kept": np.ones(60)}, "kept must be bool"),
+        ({"pruned_at": np.ones(60)}, "pruned_at must be int64"),
+    ],
+)
+def test_bad_input_is_refused(change: dict, message: str) -> None:
+    given, probs = small()
+    arguments = {"given_labels": given, "probs": probs} | change
+    with pytest.raises(ValueError, match=message):
+        find_suspects(**arguments)
+
+
+def test_head_refuses_a_negative_count() -> None:
+    with pytest.raises(ValueError, match="count must be at least 0; got -1"):
+        awkward().head(-1)
