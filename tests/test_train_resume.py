@@ -1,0 +1,215 @@
+"""A run cannot be lost: killed for real, interrupted, out of disk, and gone on from to the same bits."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from train_helpers import quick, table
+
+import tolerant.files
+from tolerant.train import Callback, PruneSchedule, TrainResult, train
+
+RECIPE = quick(epochs=30, dropout=0.2, lr=0.05, milestones=(20,))
+PRUNE = PruneSchedule(10, 5, 0.3)
+
+
+def fit(**changes) -> TrainResult:
+    arguments = {"model": "mlp", "loss": "lq", "recipe": RECIPE, "prune": PRUNE, "device": "cpu"}
+    return train(table(), progress="quiet", test=table(50, 0.0, seed=1), **{**arguments, **changes})
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> TrainResult:
+    result = fit()
+    assert 0 < result.epoch < 29
+    assert not result.kept.all()
+    return result
+
+
+def assert_same(result: TrainResult, wanted: TrainResult) -> None:
+    for name, tensor in wanted.model.state_dict().items():
+        assert torch.equal(result.model.state_dict()[name], tensor), name
+    assert result.epoch == wanted.epoch
+    assert np.array_equal(result.kept, wanted.kept)
+    skip = ("images_per_s", "time_s")
+    for ours, theirs in zip(result.history, wanted.history, strict=True):
+        assert {k: v for k, v in ours.items() if k not in skip} == {
+            k: v for k, v in theirs.items() if k not in skip
+        }
+
+
+KILLER = """
+    import os, random, signal, sys, time
+    import torch
+    from test_train_resume import fit
+    torch.set_num_threads(1)
+    folder, seed = sys.argv[1], int(sys.argv[2])
+    waits = random.Random(seed)
+    for kills in range(200):
+        child = os.fork()
+        if child == 0:
+            fit(checkpoint=folder)
+            os._exit(0)
+        # Longer and longer: early kills strike the first epochs, and the last child gets through.
+        time.sleep(waits.uniform(0.0, 0.05 * (kills + 1)))
+        os.kill(child, signal.SIGKILL)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            print(kills)
+            break
+"""
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, uninterrupted):
+    seed = int.from_bytes(os.urandom(4), "little")
+    here = str(Path(__file__).parent)
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLER), str(tmp_path), str(seed)],
+        env={**os.environ, "PYTHONPATH": here, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout.split()[-1]) >= 3, f"too few kills with seed {seed}: {ran.stdout}"
+    assert_same(fit(checkpoint=tmp_path), uninterrupted)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    best = f"best-{uninterrupted.epoch:05d}.safetensors"
+    assert names == [best, "checkpoint.json", "state-00030-0000000.safetensors"]
+
+
+class Interrupting(nn.Module):
+    """Sends Ctrl-C to its own process in one forward pass."""
+
+    calls = 0
+    at = -1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 4))
+
+    def forward(self, x):
+        if self.training:
+            type(self).calls += 1
+            if self.calls == self.at:
+                os.kill(os.getpid(), signal.SIGINT)
+        return self.net(x)
+
+
+def test_ctrl_c_saves_in_the_middle_of_an_epoch(tmp_path):
+    torch.manual_seed(0)
+    model = Interrupting()
+    wanted = fit(model=model)
+    Interrupting.calls, Interrupting.at = 0, 53  # 5 steps an epoch until pruning
+    with pytest.raises(KeyboardInterrupt):
+        fit(model=model, checkpoint=tmp_path, checkpoint_every=100)
+    record = json.loads((tmp_path / "checkpoint.json").read_text())
+    assert record["step"] > 0
+    assert Interrupting.calls == 53
+    assert_same(fit(model=model, checkpoint=tmp_path, checkpoint_every=100), wanted)
+
+
+def test_ctrl_c_without_a_folder_just_ends():
+    Interrupting.calls, Interrupting.at = 0, 2
+    with pytest.raises(KeyboardInterrupt):
+        fit(model=Interrupting())
+    assert Interrupting.calls == 2
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class After(Callback):
+    """Does something once, after one epoch."""
+
+    def __init__(self, epoch, do):
+        self.epoch, self.do = epoch, do
+
+    def on_epoch_end(self, job, record):
+        if record["epoch"] == self.epoch:
+            self.do()
+
+
+@pytest.mark.parametrize(("code", "words"), [(errno.ENOSPC, "No space left"), (errno.EROFS, "Read-only")])
+def test_full_disk_ends_with_the_last_good_checkpoint(tmp_path, monkeypatch, uninterrupted, code, words):
+    def fail(handle: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        full = After(12, lambda: patch.setattr(tolerant.files.os, "fsync", fail))
+        with pytest.raises(OSError, match=f"(?s){words}.*intact|{words}.*nothing was written"):
+            fit(checkpoint=tmp_path, callbacks=[full])
+    record = json.loads((tmp_path / "checkpoint.json").read_text())
+    assert record["epoch"] == 13
+    assert_same(fit(checkpoint=tmp_path), uninterrupted)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    heard = []
+    with pytest.raises(OSError, match="cannot write"):
+        fit(checkpoint=tmp_path / "file" / "run", callbacks=[After(0, lambda: heard.append(1))])
+    assert not heard
+
+
+def test_a_finished_run_is_read_back_without_training(tmp_path, uninterrupted):
+    fit(checkpoint=tmp_path)
+    heard = []
+    again = fit(checkpoint=tmp_path, callbacks=[After(29, lambda: heard.append(1))])
+    assert not heard
+    assert_same(again, uninterrupted)
+
+
+def test_checkpoint_of_another_run_is_refused(tmp_path):
+    recipe = quick(epochs=1)
+    fit(checkpoint=tmp_path, recipe=recipe)
+    for changes, words in (
+        ({"recipe": quick(epochs=1, lr=0.5)}, "recipe lr was 0.1 and is now 0.5"),
+        ({"recipe": recipe, "prune": PruneSchedule(10, 5, 0.4)}, "prune k was 0.3 and is now 0.4"),
+        ({"recipe": recipe, "loss": "cce"}, "loss was"),
+        ({"recipe": recipe, "model_args": {"hidden": (8,)}}, "model_args hidden"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            fit(checkpoint=tmp_path, **changes)
+
+
+def test_damaged_checkpoints_are_named(tmp_path):
+    recipe = quick(epochs=1)
+    fit(checkpoint=tmp_path, recipe=recipe)
+    state = next(tmp_path.glob("state-*"))
+    whole = state.read_bytes()
+    state.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=rf"{state.name}.*cannot be read"):
+        fit(checkpoint=tmp_path, recipe=recipe)
+    (tmp_path / "checkpoint.json").write_text("{")
+    with pytest.raises(ValueError, match=r"checkpoint\.json is not a valid JSON"):
+        fit(checkpoint=tmp_path, recipe=recipe)
+
+
+def test_checkpoint_every_few_epochs(tmp_path, uninterrupted):
+    class Died(Exception):
+        pass
+
+    def die():
+        raise Died
+
+    with pytest.raises(Died):
+        fit(checkpoint=tmp_path, checkpoint_every=4, callbacks=[After(13, die)])
+    assert json.loads((tmp_path / "checkpoint.json").read_text())["epoch"] == 12
+    assert_same(fit(checkpoint=tmp_path, checkpoint_every=4), uninterrupted)
+
+
+def test_best_weights_on_disk_are_the_chosen_epochs(tmp_path, uninterrupted):
+    fit(checkpoint=tmp_path)
+    stored = load_file(tmp_path / f"best-{uninterrupted.epoch:05d}.safetensors")
+    for name, tensor in uninterrupted.model.state_dict().items():
+        assert torch.equal(stored[name], tensor)
