@@ -95,6 +95,12 @@ def test_a_bad_file_is_refused(tmp_path: Path, name: str, text: str, message: st
         read_corrections(write(tmp_path, text, name))
 
 
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_bytes(HEADER.encode() + "é,cat,keep,cat\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"c\.csv must be UTF-8 text; .*'CSV UTF-8'"):
+        read_corrections(tmp_path / "c.csv")
+
+
 def test_apply_changes_and_keeps() -> None:
     before = np.array([0, 1, 1])
     fixed = apply_corrections(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 # What Excel, LibreOffice and Google Sheets take for the start of a formula, their full-width forms
 # included. The page's export.js has the same three patterns; a test compares what they do.
-_FORMULA = re.compile(r"^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]")
-_NUMBER = re.compile(r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$")
+_FORMULA = re.compile(r"[\s\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 _NEEDS_QUOTES = re.compile(r'[",;\t\r\n]|^\s|\s$')
 
@@ -52,4 +52,4 @@ def _quote(cell: str) -> str:
 
 
 def _needs_guard(text: str) -> bool:
-    return text.startswith("'") or bool(_FORMULA.match(text) and not _NUMBER.match(text))
+    return text.startswith("'") or bool(_FORMULA.match(text) and not _NUMBER.fullmatch(text))

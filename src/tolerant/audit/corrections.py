@@ -114,7 +114,12 @@ def apply_corrections(
 
 
 def _csv_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    text = path.read_text(encoding="utf-8-sig")  # the export starts with a byte-order mark for Excel
+    try:  # bytes, so that a carriage return in an id stays; the export has a byte-order mark for Excel
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path.name} must be UTF-8 text; in a spreadsheet save it as 'CSV UTF-8'."
+        ) from error
     header = text.split("\n", 1)[0]
     delimiter = max(",;\t", key=header.count)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)

@@ -1,5 +1,5 @@
 // Files for `tolerant train --labels`. The guard is the one of tolerant.audit.cells.
-const FORMULA = /^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/;
+const FORMULA = /^[\s\x1c-\x1f\x85]*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/;
 const NUMBER = /^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$/;
 const guard = (text) => (text.startsWith("'") || (FORMULA.test(text) && !NUMBER.test(text)) ? `'${text}` : text);
 const cell = (text) => {

@@ -1,0 +1,200 @@
+"""The review page as a file: what is in it, that it is safe, what is refused."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import sys
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tolerant.audit import Suspects, find_suspects, write_page
+from tolerant.audit.charts import MOST_CLASSES, curves, heat_map
+from tolerant.audit.thumbnails import PIXELS, data_uri
+from tolerant.data.dataset import NoisyDataset
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "__proto__",
+    "\"quoted\" 'single' & <!-- comment",
+    "two\nlines \u2028 and ]]> ${1}",
+)
+
+
+def dataset(num_rows: int = 40, names: tuple[str, ...] = ("a", "b"), **options: Any) -> NoisyDataset:
+    inputs = np.zeros((num_rows, 4, 4, 1), np.uint8)
+    options = {"inputs": inputs, "kind": "image"} | options
+    given = np.arange(num_rows) % len(names)
+    return NoisyDataset(given_labels=given, true_labels=None, class_names=names, **options)
+
+
+def suspects_of(rows: NoisyDataset, wrong: int = 10, **options: Any) -> Suspects:
+    """The first `wrong` rows are believed to carry the next class."""
+    believed = rows.given_labels.copy()
+    believed[:wrong] = (believed[:wrong] + 1) % rows.num_classes
+    probs = np.full((len(rows), rows.num_classes), 0.1 / (rows.num_classes - 1))
+    probs[np.arange(len(rows)), believed] = 0.9
+    return find_suspects(rows.given_labels, probs, ids=rows.ids, class_names=rows.class_names, **options)
+
+
+def page(folder: Path, rows: NoisyDataset, suspects: Suspects | None = None, **options: Any) -> str:
+    suspects = suspects_of(rows) if suspects is None else suspects
+    write_page(folder / "report.html", suspects, rows, **options)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def data_of(text: str) -> dict[str, Any]:
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert match
+    return json.loads(match[1])
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    rows = dataset(names=HOSTILE, ids=np.array([f"{HOSTILE[0]} {row}" for row in range(40)]))
+    history = {HOSTILE[0]: [1.0, 2.0]}
+    text = page(tmp_path, rows, title=HOSTILE[1], history=history)
+    assert text.count("<script") == text.count("</script>") == 2
+    assert "<img" not in text
+    assert data_of(text)["classes"] == list(HOSTILE)
+    assert HOSTILE[1] in unescape(text)
+    assert "\u2028" not in text.split('id="data">')[1]
+
+
+def test_nothing_but_its_own_script_and_style_may_run(tmp_path: Path) -> None:
+    text = page(tmp_path, dataset())
+    for tag in ("script", "style"):
+        content = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert len(content) == 1
+        digest = base64.b64encode(hashlib.sha256(content[0].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in text
+    assert "default-src 'none'" in text
+    assert not re.search(r"\bstyle=|\bon[a-z]+=\"", text)  # the policy would refuse them
+    links = re.findall(r"(?:src|href)=\"([^\"]*)\"|url\(([^)]*)\)", text)
+    assert all(link.startswith(("#", '"data:')) for pair in links for link in pair if link)
+
+
+def test_decisions_are_kept_for_the_same_suspects_only(tmp_path: Path) -> None:
+    rows = dataset()
+    first, again = data_of(page(tmp_path, rows)), data_of(page(tmp_path, rows, title="other"))
+    other = data_of(page(tmp_path, rows, suspects_of(rows, wrong=9)))
+    assert first["run"] == again["run"] != other["run"]
+
+
+def test_limit_takes_the_most_doubtful(tmp_path: Path) -> None:
+    rows = dataset()
+    suspects = suspects_of(rows)
+    text = page(tmp_path, rows, suspects, limit=3)
+    assert data_of(text)["index"] == suspects.index[:3].tolist()
+    assert "the 3 most doubtful are here" in text
+
+
+def test_pictures_go_in_as_they_are_asked_for(tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 3)).astype(np.uint8)
+    rows = dataset(inputs=inputs)
+    suspects = suspects_of(rows)
+    pictures = data_of(page(tmp_path, rows, suspects))["pictures"]
+    for row, uri in zip(suspects.index, pictures, strict=True):
+        np.testing.assert_array_equal(decode(uri), inputs[row])
+
+
+def test_texts_are_cut(tmp_path: Path) -> None:
+    texts = np.array([HOSTILE[0] * 500] * 20 + ["short"] * 20, dtype=object)
+    texts_shown = data_of(page(tmp_path, dataset(inputs=texts, kind="text")))["texts"]
+    assert texts_shown[0].startswith(HOSTILE[0])
+    assert len(texts_shown[0]) < 2_050
+
+
+def test_table_rows_have_names_and_values(tmp_path: Path) -> None:
+    inputs = np.tile(np.float32([1.5, np.nan, 1e-8]), (40, 1))
+    rows = dataset(inputs=inputs, kind="table")
+    data = data_of(page(tmp_path, rows, feature_names=("x", "<b>", "z")))
+    assert data["features"] == ["x", "<b>", "z"]
+    assert data["values"][0] == ["1.5", "nan", "1e-08"]
+    assert data_of(page(tmp_path, rows))["features"][0] == "feature 1"
+    with pytest.raises(ValueError, match="feature_names must name 3 columns; got 1"):
+        page(tmp_path, rows, feature_names=("x",))
+
+
+def test_the_summary_says_what_was_found(tmp_path: Path) -> None:
+    rows = dataset(num_rows=1_000)
+    kept = np.arange(1_000) >= 250
+    suspects = suspects_of(rows, wrong=120, kept=kept)
+    text = re.sub(r"\s+", " ", page(tmp_path, rows, suspects, history={"loss": [2.0, 1.0, 0.5]}))
+    assert "would label 120 of 1,000 rows differently" in text
+    assert "<dt>Kept in training</dt> <dd><strong>75 %</strong>" in text
+    assert "loss: 2 at the first epoch, 0.5 at the last, between 0.5 and 2" in text
+    assert "Pruned in training" in text
+
+
+def test_nothing_suspect_is_a_page_too(tmp_path: Path) -> None:
+    rows = dataset()
+    text = page(tmp_path, rows, suspects_of(rows, wrong=0))
+    assert "The model agrees with the given label of all 40 rows." in text
+    assert "Kept in training" not in text
+
+
+def test_another_data_set_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"dataset must be the one the suspects come from.*40"):
+        page(tmp_path, dataset(41), suspects_of(dataset(40)))
+
+
+def test_without_jinja2_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ModuleNotFoundError, match=r"jinja2: pip install 'tolerant\[app\]'"):
+        page(tmp_path, dataset())
+
+
+def test_heat_map_shades_mistakes_only() -> None:
+    heat = heat_map(np.array([[0.9, 0.1, 0.0], [0.0, 1.0, 0.0], [0.02, 0.0, 0.98]]), "abc", {(0, 1)})
+    looks = [[cell["look"] for cell in row["cells"]] for row in heat["rows"]]
+    assert looks == [["own", "h5", "zero"], ["zero", "own", "zero"], ["h1", "zero", "own"]]
+    assert [cell["text"] for cell in heat["rows"][0]["cells"]] == ["90", "10", "0"]
+    assert heat["rows"][0]["cells"][1]["pair"] == (0, 1)
+    assert heat["rows"][2]["cells"][0]["pair"] is None
+
+
+def test_heat_map_of_many_classes_shows_the_worst() -> None:
+    transition = np.eye(100)
+    transition[70, [70, 71]] = 0.5, 0.5
+    heat = heat_map(transition, [f"class {label}" for label in range(100)], set())
+    assert heat["cut"]
+    assert len(heat["rows"]) == MOST_CLASSES
+    assert {"class 70", "class 71"} <= set(heat["names"])
+
+
+def test_heat_map_without_mistakes_is_plain() -> None:
+    cells = [c for row in heat_map(np.eye(2), "ab", set())["rows"] for c in row["cells"]]
+    assert [cell["look"] for cell in cells] == ["own", "zero", "zero", "own"]
+
+
+def test_curves_skip_gaps_and_what_cannot_be_drawn() -> None:
+    drawn = curves({"epoch": [0, 1], "loss": [None, 1.0, float("nan"), 1.0], "one": [3.0]})
+    assert [curve["name"] for curve in drawn] == ["loss"]
+    assert drawn[0]["line"] == "M33.33 38.00L100.00 38.00"
+    assert drawn[0]["length"] == 4
+
+
+def decode(uri: str) -> np.ndarray:
+    assert uri.startswith("data:image/webp;base64,")
+    image = Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1])))
+    return np.asarray(image)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_large_pictures_shrink(channels: int) -> None:
+    picture = np.full((400, 1000, channels), 200, np.uint8)
+    assert decode(data_uri(picture)).shape[:2] == (PIXELS * 4 // 10, PIXELS)
+
+
+def test_pictures_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="pictures must be uint8 arrays"):
+        data_uri(np.zeros((4, 4, 3)))
