@@ -1,0 +1,143 @@
+"""Several runs by one thread: the same results as one by one, whatever happens to the others."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+
+import pytest
+import torch
+from train_helpers import quick, table
+
+from tolerant.train import Callback, DivergedError, Fleet, Job, PruneSchedule, TrainResult, train
+from tolerant.train.capture import split_batches
+from tolerant.train.progress import Display
+
+
+def job(seed: int = 0, **changes) -> Job:
+    values = {"model": "mlp", "loss": "lq", "recipe": quick(seed=seed, dropout=0.2)}
+    return Job(dataset=table(), prune=PruneSchedule(2, 1, 0.2), **{**values, **changes})
+
+
+def alone(one: Job) -> TrainResult:
+    return train(
+        one.dataset,
+        model=one.model,
+        loss=one.loss,
+        recipe=one.recipe,
+        prune=one.prune,
+        device="cpu",
+        progress="quiet",
+    )
+
+
+def same(a: TrainResult, b: TrainResult) -> bool:
+    theirs = b.model.state_dict()
+    return all(torch.equal(t, theirs[n]) for n, t in a.model.state_dict().items())
+
+
+@pytest.mark.parametrize("side_by_side", [1, 3, 8])
+def test_side_by_side_gives_what_each_gives_alone(side_by_side):
+    """Dropout too: interleaved runs must not eat each other's random numbers."""
+    jobs = [job(seed) for seed in range(4)]
+    heard = []
+    fleet = Fleet(side_by_side=side_by_side, device="cpu", progress="quiet")
+    results = fleet.run(iter(jobs), on_result=lambda index, result: heard.append((index, result)))
+    assert all(same(result, alone(one)) for result, one in zip(results, jobs, strict=True))
+    assert sorted(index for index, _ in heard) == [0, 1, 2, 3]
+    assert all(results[index] is result for index, result in heard)
+
+
+def test_at_most_so_many_run_at_once():
+    running, most = set(), []
+
+    class Count(Callback):
+        def on_start(self, job, record):
+            running.add(job.name)
+            most.append(len(running))
+
+        def on_end(self, job, result):
+            running.remove(job.name)
+
+    jobs = [job(name=str(n), callbacks=[Count()]) for n in range(5)]
+    Fleet(side_by_side=2, device="cpu", progress="quiet").run(jobs)
+    assert max(most) == 2
+
+
+def test_one_that_fails_stops_no_other():
+    jobs = [
+        job(),
+        job(loss="cce", recipe=quick(lr=1e18)),
+        job(model="resnet18"),
+        job(seed=1),
+    ]
+    first, diverged, refused, last = Fleet(side_by_side=4, device="cpu", progress="quiet").run(jobs)
+    assert same(first, alone(jobs[0]))
+    assert isinstance(diverged, DivergedError)
+    assert isinstance(refused, ValueError)
+    assert same(last, alone(jobs[3]))
+
+
+def test_ctrl_c_saves_all_and_the_same_call_goes_on(tmp_path):
+    class Interrupt(Callback):
+        fired = False
+
+        def on_epoch_end(self, job, record):
+            if record["epoch"] == 1 and not Interrupt.fired:
+                Interrupt.fired = True
+                os.kill(os.getpid(), signal.SIGINT)
+
+    jobs = [job(seed, checkpoint=tmp_path / str(seed), callbacks=[Interrupt()]) for seed in range(3)]
+    fleet = Fleet(side_by_side=2, device="cpu", progress="quiet")
+    with pytest.raises(KeyboardInterrupt):
+        fleet.run(jobs)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+    results = fleet.run(jobs)
+    assert all(same(result, alone(one)) for result, one in zip(results, jobs, strict=True))
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="side_by_side must be 1 or more; got 0"):
+        Fleet(side_by_side=0)
+    with pytest.raises(ValueError, match="progress must be 'auto', 'bar', 'lines' or 'quiet'"):
+        Display("loud")
+
+
+@pytest.mark.parametrize("size", [2, 3, 64])
+@pytest.mark.parametrize("num_rows", [*range(2, 12), 127, 128, 129, 130, 193])
+def test_every_row_is_in_one_batch_and_none_is_alone(num_rows, size):
+    full, last = split_batches(num_rows, size)
+    assert full * size + last == num_rows
+    assert last != 1
+    assert last <= size + 1
+
+
+def test_one_line_an_epoch_where_no_one_watches(capsys):
+    Fleet(side_by_side=1, device="cpu", progress="lines").run([job(name="digits lq")])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("digits lq: epoch 1/3  loss ")
+    assert "kept" in lines[2]
+    assert "images/s" in lines[2]
+    Fleet(side_by_side=1, device="cpu", progress="quiet").run([job()])
+    assert capsys.readouterr().err == ""
+
+
+def test_bars_on_a_terminal(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    jobs = [job(seed, name=f"seed {seed}") for seed in range(2)]
+    Fleet(side_by_side=2, device="cpu").run(jobs)
+    shown = screen.getvalue()
+    assert "seed 0" in shown
+    assert "seed 1" in shown
+    assert "epoch 3/3" in shown
+    assert "kept" in shown
