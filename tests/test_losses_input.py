@@ -75,9 +75,7 @@ def test_unknown_arguments_are_named():
         LqLoss(reduction="avg")
     with pytest.raises(ValueError, match="impl must be one of auto"):
         LqLoss(impl="cuda")
-    with pytest.raises(
-        ValueError, match=r"impl=.triton. must have .* CUDA GPU .* got logits on cpu"
-    ):
+    with pytest.raises(ValueError, match=r"impl=.triton. must have .* CUDA GPU .* got logits on cpu"):
         LqLoss(impl="triton")(LOGITS, LABELS)
 
 
@@ -111,9 +109,9 @@ def test_class_weights_of_the_wrong_length():
     [
         (torch.ones(2, 3) / 3, r"square matrix.*got shape \(2, 3\)"),
         (torch.tensor([[0.5, 0.4], [0.0, 1.0]]), "row 0 sums to 0.9"),
-        (torch.tensor([[1.5, -0.5], [0.0, 1.0]]), "none negative or NaN; got -0.5"),
-        (torch.tensor([[math.nan, 1.0], [0.0, 1.0]]), "none negative or NaN; got nan"),
-        (torch.tensor([[0.9, 0.0], [0.1, 1.0]]), "pass transition.T"),
+        (torch.tensor([[1.5, -0.5], [0.0, 1.0]]), r"at least 0; got -0.5 at \[0, 1\]"),
+        (torch.tensor([[math.nan, 1.0], [0.0, 1.0]]), r"finite; got nan at \[0, 0\]"),
+        (torch.tensor([[0.9, 0.0], [0.1, 1.0]]), "pass the transpose"),
     ],
 )
 def test_transition_matrices(transition, message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tolerant.matrix import check_transition
 from tolerant.noise import transition as tr
 from tolerant.noise.class_names import CIFAR100_SUPERCLASSES, PAPER_MAPS
 
@@ -26,7 +27,7 @@ def moves(transition: np.ndarray, names: tuple[str, ...]) -> set[tuple[str, str]
 def test_every_kind_is_a_valid_matrix(kind: str, rate: float) -> None:
     names = CLASSES.get(kind, CIFAR10)
     matrix = tr.make_transition(kind, rate, names, PAIRS.get(kind, ()))
-    assert np.array_equal(tr.check_transition(matrix, len(names)), matrix)
+    assert np.array_equal(check_transition(matrix, len(names)), matrix)
     assert np.allclose(matrix.sum(axis=1), 1.0, atol=1e-12)
     if rate == 0.0:
         assert np.array_equal(matrix, np.eye(len(names)))
@@ -129,15 +130,15 @@ def test_superclasses_are_those_of_the_published_files(data_folder) -> None:
 )
 def test_bad_matrix(matrix: object, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        tr.check_transition(matrix)
+        check_transition(matrix)
     assert "\n" not in str(caught.value)
 
 
 def test_float32_rows_pass_and_the_size_is_checked() -> None:
     rows = np.random.default_rng(0).dirichlet(np.ones(100), 100).astype(np.float32)
-    assert tr.check_transition(rows).dtype == np.float64
+    assert check_transition(rows).dtype == np.float64
     with pytest.raises(ValueError, match="must be 10 x 10"):
-        tr.check_transition(rows, 10)
+        check_transition(rows, 10)
 
 
 @pytest.mark.parametrize(

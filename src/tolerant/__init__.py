@@ -21,7 +21,7 @@ _LAZY = {
     "find_suspects": "tolerant.audit.suspects",
     "data": "tolerant.data",
     "noise": "tolerant.noise",
-    "theory": "tolerant.losses.theory",
+    "theory": "tolerant.theory",
 }
 
 __all__ = [*_losses, "functional", *_LAZY]

@@ -14,13 +14,14 @@ def main() -> None:
 
     from tolerant.cli import demo, doctor, download, noise, report, reproduce
 
-    app = typer.Typer(
-        name="tolerant", help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False
-    )
+    app = typer.Typer(name="tolerant", help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
     app.command()(demo.demo)
     app.command()(doctor.doctor)
     app.command()(download.download)
     app.command()(noise.noise)
     app.command()(report.report)
     app.command()(reproduce.reproduce)
-    app()
+    try:
+        app()
+    except (ValueError, OSError, ModuleNotFoundError) as error:  # bad input: the sentence, not the stack
+        sys.exit(f"tolerant: {error}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tolerant.losses import theory
+from tolerant import theory
 
 CLASSES = (2, 4, 10, 100)
 QS = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 1.0)

@@ -64,22 +64,3 @@ def check_label_range(labels: Tensor, num_classes: int, ignore_index: int) -> bo
 def check_vector(name: str, value: Tensor, expected: torch.Size, meaning: str) -> None:
     if value.shape != expected:
         raise ValueError(f"{name} must have shape {tuple(expected)}, {meaning}; got {tuple(value.shape)}.")
-
-
-def check_transition(transition: Tensor) -> None:
-    """T[i, j] = P(given = j | true = i): square, no negative entry, rows that sum to 1."""
-    if transition.ndim != 2 or transition.shape[0] != transition.shape[1]:
-        raise ValueError(
-            "transition must be a square matrix, T[i, j] = P(given = j | true = i); "
-            f"got shape {tuple(transition.shape)}."
-        )
-    if not torch.isfinite(transition).all() or (transition < 0).any():
-        worst = transition[~torch.isfinite(transition) | (transition < 0)][0].item()
-        raise ValueError(f"transition must hold probabilities, none negative or NaN; got {worst!r}.")
-    sums = transition.sum(1)
-    if not torch.allclose(sums, torch.ones_like(sums), rtol=0, atol=1e-4):
-        row = int((sums - 1).abs().argmax())
-        raise ValueError(
-            f"transition must have rows that sum to 1; row {row} sums to {sums[row].item():.6g}. "
-            "If its columns do, pass transition.T; to normalise, divide by transition.sum(1, keepdim=True)."
-        )

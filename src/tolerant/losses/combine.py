@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from tolerant.losses.check import check_transition
 from tolerant.losses.fused import weigh
 from tolerant.losses.log_prob import log_p_given, log_softmax
 from tolerant.losses.module import CCELoss, PhiLoss, RobustLoss
 from tolerant.losses.reduction import Weighing, weighted_loss
+from tolerant.matrix import check_transition
 
 
 class SumLoss(nn.Module):
@@ -61,7 +61,7 @@ class _Corrected(nn.Module):
         transition = torch.as_tensor(transition)
         if not transition.is_floating_point():
             transition = transition.float()
-        check_transition(transition)
+        check_transition(transition.detach().double().cpu().numpy())
         self.loss = loss
         self.register_buffer("transition", transition)
 

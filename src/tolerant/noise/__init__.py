@@ -1,5 +1,6 @@
 """Label noise: make it, the same on every machine, and estimate it."""
 
+from tolerant.matrix import check_transition
 from tolerant.noise import estimate, transition
 from tolerant.noise.corrupt import Corruption, corrupt
 from tolerant.noise.estimate import (
@@ -15,7 +16,6 @@ from tolerant.noise.manifest import Manifest, label_digest
 from tolerant.noise.open_set import OpenSet, replace_inputs
 from tolerant.noise.transition import (
     block5,
-    check_transition,
     circular,
     class_map,
     make_transition,

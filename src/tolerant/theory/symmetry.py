@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tolerant.matrix import check_transition
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -93,6 +95,8 @@ def noise_is_tolerable(noise: ArrayLike, num_classes: ArrayLike | None = None) -
             raise ValueError(f"noise must be a rate in [0, 1]; got {noise!r}.")
         below = rate < 1 - 1 / check_classes(num_classes)
         return below if np.ndim(below) else bool(below)
+    if np.ndim(noise) == 0:
+        raise ValueError(f"noise must be a matrix, or a rate with num_classes; got {noise!r} alone.")
     matrix = check_transition(noise)
     others = np.where(np.eye(len(matrix), dtype=bool), -np.inf, matrix)
     return bool((others.max(axis=1) < np.diag(matrix)).all())
@@ -103,15 +107,3 @@ def check_classes(num_classes: ArrayLike) -> np.ndarray:
     if not ((values >= 2) & (values == np.floor(values))).all():
         raise ValueError(f"num_classes must be whole and at least 2; got {num_classes!r}.")
     return values
-
-
-def check_transition(transition: ArrayLike) -> np.ndarray:
-    matrix = np.asarray(transition, dtype=np.float64)
-    if matrix.ndim != 2 or len(matrix) < 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(
-            f"transition must be a square matrix; got shape {matrix.shape}. "
-            "For a noise rate give num_classes too."
-        )
-    if not ((matrix >= 0).all() and np.allclose(matrix.sum(axis=1), 1)):
-        raise ValueError("transition must have entries >= 0 and rows that sum to 1.")
-    return matrix

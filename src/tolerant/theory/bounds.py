@@ -17,31 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tolerant.losses.symmetry import (
-    check_classes,
-    check_transition,
-    is_symmetric,
-    noise_is_tolerable,
-    symmetry_constant,
-)
-
-__all__ = [
-    "RiskBounds",
-    "SumBounds",
-    "class_noise_bound",
-    "is_symmetric",
-    "lq",
-    "lq_minimizer",
-    "noise_is_tolerable",
-    "sum_bounds",
-    "symmetry_constant",
-    "truncated_lq",
-    "truncated_sum_bounds",
-    "truncation_d",
-    "truncation_limit",
-    "truncation_tightens",
-    "uniform_noise_bounds",
-]
+from tolerant.matrix import check_transition
+from tolerant.theory.symmetry import check_classes, noise_is_tolerable
 
 Value = np.ndarray | float
 
