@@ -72,7 +72,7 @@ def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: 
     assert row["result"]["transition_from"] == spec.needs.key
     store = Store(tmp_path)
     (needed,) = [row for row in store.rows() if row["key"] == spec.needs.key]
-    matrix = np.array(store.history(needed)["estimated_transition"])
+    matrix = np.array(store.history(needed)["estimated_transition_e5"]) / 1e5
     assert matrix.shape == (10, 10)
     assert [name for name, _ in used] == [spec.needs.title(), spec.title()]
     assert used[0][1] is None

@@ -15,9 +15,7 @@ from tolerant.report.rows import PROTOCOLS
 from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Recipe
 
-SPEC = RunSpec(
-    dataset="digits", model="mlp", loss="lq", loss_args={"q": 0.7}, prune=PruneSchedule(3, 1, 0.5)
-)
+SPEC = RunSpec(dataset="digits", model="mlp", loss="lq", loss_args={"q": 0.7}, prune=PruneSchedule(3, 1, 0.5))
 OTHER: dict[str, Any] = {
     "dataset": "cifar10",
     "model": "small-cnn",

@@ -219,9 +219,7 @@ def test_the_command_writes_the_three_forms(store: Store, tmp_path: Path) -> Non
     assert cli("cifar-n", "--results", str(store.folder)).output.count("CIFAR-10N worse") == 1
 
 
-def test_a_document_is_filled_and_filling_twice_changes_nothing(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_document_is_filled_and_filling_twice_changes_nothing(store: Store, tmp_path: Path) -> None:
     docs = tmp_path / "docs" / "reproduction.md"
     docs.parent.mkdir()
     names = ["table1", "figure1", "figure2", "pruning", "table1-differences", "cifar-n"]

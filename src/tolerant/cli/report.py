@@ -101,7 +101,8 @@ def _figure(store: Store, name: str, changed: str) -> Figure:
 def _differences(table: list[Line], name: str) -> Figure:
     from tolerant.report import figure
 
-    return figure.differences(table, f"{name}: ours minus the paper, 95 % intervals")
+    title = f"{name}: ours minus the paper, 95 % intervals (wide ones leave their panel)"
+    return figure.differences(table, title)
 
 
 def _save(figure: Figure, folder: Path, name: str) -> Path:

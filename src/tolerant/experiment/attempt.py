@@ -162,7 +162,8 @@ class _Attempt:
         history: dict[str, Any] = dict(row.columns(result.history))
         if spec.method == "cce":
             estimate = estimate_transition(result, self.problem, self.device)
-            history["estimated_transition"] = estimate.round(5).tolist()
+            # Whole numbers of 1e-5: half the digits, and 100 classes are 10,000 of them.
+            history["estimated_transition_e5"] = np.rint(estimate * 1e5).astype(int).tolist()
         # The fleet keeps all results until it ends, and a ResNet-34 is 85 MB.
         result.model.to("meta")
         time_s = max(result.time_s, wall_s)  # a resumed run's clock goes on, the wall's does not
@@ -218,7 +219,7 @@ class _Attempt:
                     "Use transition='estimated'."
                 )
             return self.problem.transition
-        known = self.store.history(rows[self.spec.needs.key])["estimated_transition"]
+        known = self.store.history(rows[self.spec.needs.key])["estimated_transition_e5"]
         matrix = np.asarray(known, dtype=np.float64)
         return matrix / matrix.sum(axis=1, keepdims=True)  # rounded when it was stored
 

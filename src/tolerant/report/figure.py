@@ -102,10 +102,11 @@ def figure2(store: Store, rows: Sequence[Row]) -> Figure:
 def pruning(store: Store, rows: Sequence[Row]) -> Figure:
     """Over time: how many pruned rows were wrong, how many wrong rows were pruned, and what is left."""
     groups = by_cell(row for row in rows if row["spec"]["prune"])
-    places = sorted({(d, n) for _, d, n, _, _ in groups}, key=_paper_place)
+    places = sorted({place[:3] for place in groups}, key=lambda p: (p[0], _paper_place(p[1:])))
     rates = sorted({rate for *_, rate, _ in groups})
     figure, axes = _panels(max(1, len(places)), 3, "Pruning", rows if places else ())
-    for line, (dataset, noise) in enumerate(places):
+    for line, (protocol, dataset, noise) in enumerate(places):
+        title = f"{DATASETS.get(dataset, dataset)}, {noise} ({protocol.removeprefix('gce2018-')})"
         for number, (column, label) in enumerate(
             (
                 ("prune_precision", "precision: wrong among pruned"),
@@ -114,10 +115,10 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
             )
         ):
             axis = axes[3 * line + number]
-            axis.set_title(f"{DATASETS.get(dataset, dataset)}, {noise}", loc="left")
+            axis.set_title(title, loc="left")
             axis.set_ylabel(label)
-            for (_, *where, rate, _), group in groups.items():
-                if where == [dataset, noise]:
+            for (*where, rate, _), group in groups.items():
+                if where == [protocol, dataset, noise]:
                     colour = LINE_COLOURS[rates.index(rate) % len(LINE_COLOURS)]
                     _curve(axis, store, group, column, colour, f"noise rate {rate:g}")
             _finish(axis, legend=False)
