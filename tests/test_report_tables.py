@@ -173,6 +173,8 @@ def boxes_of(drawn: Any) -> list[Any]:
 @pytest.mark.parametrize("name", ["figure1", "figure2", "pruning", "table1", "nothing"])
 def test_no_part_overlaps_or_leaves_the_picture(store: Store, name: str) -> None:
     if name == "pruning":
+        longest = {"dataset": "fashion-mnist", "noise": "class-dependent", "loss": "lq"}
+        add(store, 0.9, **longest, prune={"start_epoch": 3, "every": 1, "k": 0.5})
         drawn = figure.pruning(store, select(store, "table1"))
     elif name == "table1":
         drawn = figure.differences(lines(select(store, "table1"), "table1"), "Table 1")

@@ -35,6 +35,7 @@ LINE_COLOURS = [ORANGE, SKY, GREEN, PURPLE, BLUE, VERMILLION]
 Q_VALUES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 STYLE = {
     "font.size": 9,
+    "axes.titlesize": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -106,7 +107,8 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
     rates = sorted({rate for *_, rate, _ in groups})
     figure, axes = _panels(max(1, len(places)), 3, "Pruning", rows if places else ())
     for line, (protocol, dataset, noise) in enumerate(places):
-        title = f"{DATASETS.get(dataset, dataset)}, {noise} ({protocol.removeprefix('gce2018-')})"
+        other = " (table 2)" if protocol.startswith("gce2018-table2") else ""
+        title = f"{DATASETS.get(dataset, dataset)}, {noise}{other}"
         for number, (column, label) in enumerate(
             (
                 ("prune_precision", "precision: wrong among pruned"),
