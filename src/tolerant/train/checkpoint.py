@@ -33,6 +33,10 @@ class Checkpoints:
         write_atomic(probe, "")  # a read-only folder or a full disk shows before an epoch is spent
         probe.unlink()
 
+    @property
+    def exists(self) -> bool:
+        return (self.folder / _NAME).exists()
+
     def save(
         self, record: Mapping[str, Any], state: Mapping[str, Tensor], best: Mapping[str, Tensor] | None
     ) -> None:
@@ -55,7 +59,7 @@ class Checkpoints:
     def load(self) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor] | None] | None:
         """The record, the state and the best weights; None where there is no checkpoint yet."""
         path = self.folder / _NAME
-        if not path.exists():
+        if not self.exists:
             return None
         record = read_json(path)
         if not isinstance(record, dict) or record.get("format") != FORMAT:

@@ -67,9 +67,12 @@ class Fleet:
         # CPU dropout draws from torch's global generator, which belongs to the caller.
         with torch.random.fork_rng(devices=[]), stopping.on_interrupt(), Display(self.progress) as show:
             while True:
-                while len(active) < self.side_by_side and not stopping.requested:
+                while len(active) < self.side_by_side:
                     index, job = next(waiting, (-1, None))
                     if job is None:
+                        break
+                    if stopping.requested:
+                        stopping.cut_short = True
                         break
                     try:
                         run = Run(job, self.device, graph=self.graph)
@@ -92,13 +95,13 @@ class Fleet:
                         show.end(index, run)
                         end(index, run.result)
                     except KeyboardInterrupt:
-                        stopping.requested = True
+                        stopping.requested = stopping.cut_short = True
                         active.pop(index)
                     except Exception as error:
                         end(index, error)
                 if not busy:
                     time.sleep(1e-4)  # every run waits for the device
-        if stopping.requested:
+        if stopping.cut_short:
             raise KeyboardInterrupt("stopped; the same call goes on from the checkpoints.")
         return [ended[index] for index in sorted(ended)]
 
@@ -113,6 +116,7 @@ class _Stop:
 
     def __init__(self) -> None:
         self.requested = False
+        self.cut_short = False  # a run was stopped, or not begun
 
     @contextmanager
     def on_interrupt(self) -> Iterator[None]:

@@ -173,7 +173,7 @@ class Run:
             wrong=self._wrong if every and (self.epoch + 1) % every == 0 else None,
         )
         saved = ""
-        if self._checkpoints is not None and self.history:
+        if self._checkpoints is not None and self._checkpoints.exists:
             saved = f"The last good checkpoint is in {self._checkpoints.folder}."
         refuse_divergence(numbers, self.epoch, lr, saved)
         del numbers["weight_norm"]
