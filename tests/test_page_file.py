@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -20,6 +21,7 @@ from tolerant.audit import Suspects, find_suspects, write_page
 from tolerant.audit.charts import MOST_CLASSES, curves, heat_map
 from tolerant.audit.thumbnails import PIXELS, data_uri
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoder import TableEncoder
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -122,6 +124,23 @@ def test_table_rows_have_names_and_values(tmp_path: Path) -> None:
     assert data_of(page(tmp_path, rows))["features"][0] == "feature 1"
     with pytest.raises(ValueError, match="feature_names must name 3 columns; got 1"):
         page(tmp_path, rows, feature_names=("x",))
+
+
+def test_an_encoded_table_shows_its_own_columns(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": [20.0, 40.0, None, 60.0] * 10, "town": ["Ulm", "Bonn", "Ulm", ""] * 10})
+    with pytest.warns(UserWarning, match="missing values"):
+        encoder = TableEncoder.fit(frame)
+    rows = dataset(inputs=encoder.transform(frame), kind="table", encoder=encoder)
+    suspects = suspects_of(rows)
+    data = data_of(page(tmp_path, rows, suspects))
+    assert data["features"] == ["age", "town"]
+    by_row = dict(zip(suspects.index.tolist(), data["values"], strict=True))
+    assert [by_row[row] for row in range(4)] == [
+        ["20", "Ulm"],
+        ["40", "Bonn"],
+        ["missing", "Ulm"],
+        ["60", "missing"],
+    ]
 
 
 def test_the_summary_says_what_was_found(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ import numpy as np
 
 from tolerant.audit.charts import curves, heat_map, percent
 from tolerant.audit.suspects import Suspects
+from tolerant.audit.table_rows import columns_and_values
 from tolerant.audit.thumbnails import data_uri
+from tolerant.extras import extra
 from tolerant.files import write_atomic
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "review.js")
 _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
-_MOST_FEATURES = 40
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
     "down to hard rows, its upper end counts every row that confidently looks like another class; "
@@ -54,7 +55,8 @@ def write_page(
         dataset: where the pictures, texts or rows come from.
         title: what the data is called; heading of the page.
         history: numbers by epoch, one series a name, drawn as small charts.
-        feature_names: of a table's columns.
+        feature_names: of a table's features; not needed where the data set has its encoder, which
+            shows the columns as they were.
         limit: the most suspects on the page, the most doubtful ones. A picture takes up to 6 kB.
 
     Decisions are remembered by the browser under a hash of what is shown: writing the page again
@@ -72,27 +74,22 @@ def write_page(
 
 
 def _render(summary: Mapping[str, Any], content: Mapping[str, Any]) -> str:
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ModuleNotFoundError as missing:
-        raise ModuleNotFoundError(
-            f"The review page needs {missing.name}: pip install 'tolerant[app]'"
-        ) from missing
+    jinja2 = extra("jinja2")
+    markup = extra("markupsafe").Markup
     folder = resources.files("tolerant.audit") / "template"
     style = (folder / "page.css").read_text(encoding="utf-8")
     parts = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{parts}}})();\n'
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     return template.render(
         summary,
         num="{:,}".format,
-        style=Markup(style),
-        script=Markup(script),
+        style=markup(style),
+        script=markup(script),
         style_hash=_csp_hash(style),
         script_hash=_csp_hash(script),
-        data=Markup(_json_for_script(content)),  # escaped there
+        data=markup(_json_for_script(content)),  # escaped there
     )
 
 
@@ -131,20 +128,11 @@ def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str]
         # One at a time: a memory map or a folder of photographs need not fit in memory.
         pictures = [data_uri(dataset.inputs[np.array([row])][0]) for row in shown.index]
         return {"pictures": pictures}
-    rows = np.asarray(dataset.inputs[shown.index]) if len(shown) else np.empty((0, 0))
+    rows = np.asarray(dataset.inputs[shown.index])
     if dataset.kind == "text":
         return {"texts": [_cut(str(text)) for text in rows]}
-    names = _feature_names(feature_names, dataset.inputs.shape[1])[:_MOST_FEATURES]
-    values = [[f"{value:.5g}" for value in row[:_MOST_FEATURES].tolist()] for row in rows]
+    names, values = columns_and_values(rows, dataset.encoder, feature_names)
     return {"features": names, "values": values}
-
-
-def _feature_names(names: Sequence[str] | None, num_features: int) -> list[str]:
-    if names is None:
-        return [f"feature {number}" for number in range(1, num_features + 1)]
-    if len(names) != num_features:
-        raise ValueError(f"feature_names must name {num_features} columns; got {len(names)} names.")
-    return [str(name) for name in names]
 
 
 def _cut(text: str) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tolerant.audit.belief import fit_noise_model
 from tolerant.audit.cells import csv_text
 from tolerant.audit.rate import RateInterval, rate_interval
+from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.noise.checks import check_labels
 from tolerant.noise.estimate import check_probs
@@ -107,8 +108,7 @@ class Suspects:
 
     def to_frame(self) -> pandas.DataFrame:
         """The suspects as a pandas frame, with the columns of the CSV."""
-        import pandas
-
+        pandas = extra("pandas")
         names = np.array(self.class_names, dtype=object)
         columns: tuple[Any, ...] = (
             np.arange(1, len(self) + 1),

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.extras import extra
+
 PIXELS = 160  # a card shows a picture about 200 wide; a 160 WebP takes some 4 kB, so 5,000 take 20 MB
 EXACT = 48  # up to this size no pixel is lost
 
 
 def data_uri(picture: NDArray[Any]) -> str:
     """A uint8 picture (H, W) or (H, W, C), C of 1, 3 or 4, as a data URI of at most 160 pixels a side."""
-    from PIL import Image
-
+    image_module = extra("PIL.Image")
     pixels = np.asarray(picture)
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
@@ -25,7 +26,7 @@ def data_uri(picture: NDArray[Any]) -> str:
             f"pictures must be uint8 arrays (height, width, channels); "
             f"got {pixels.dtype} of shape {pixels.shape}."
         )
-    image = Image.fromarray(np.ascontiguousarray(pixels))
+    image = image_module.fromarray(np.ascontiguousarray(pixels))
     file = io.BytesIO()
     if max(image.size) <= EXACT:
         image.save(file, "WEBP", lossless=True, method=0)  # 1.8 kB and 0.3 ms for 32 x 32 colour
