@@ -50,6 +50,7 @@ class Job:
     transition: np.ndarray | Tensor | None = None
     validation: NoisyDataset | None = None
     test: NoisyDataset | None = None
+    sample_weight: np.ndarray | None = None
     loss_args: Mapping[str, Any] = field(default_factory=dict)
     model_args: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: str | os.PathLike[str] | None = None
@@ -90,6 +91,8 @@ class Job:
                     "validation and test must have the classes of dataset; got "
                     f"{other.class_names!r} and {self.dataset.class_names!r}."
                 )
+        if self.sample_weight is not None:
+            _check_weight(self.sample_weight, len(self.dataset), train_index)
         if self.checkpoint_every < 1:
             raise ValueError(f"checkpoint_every must be 1 or more; got {self.checkpoint_every!r}.")
 
@@ -151,6 +154,7 @@ class Job:
         """What must be the same for a checkpoint to be gone on from."""
         named = isinstance(self.model, str)
         labels = hashlib.sha256(self.dataset.given_labels.tobytes()).hexdigest()
+        weight = None if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         return {
             "recipe": self.recipe.to_dict(),
             "prune": None if self.prune is None else asdict(self.prune),
@@ -159,8 +163,19 @@ class Job:
             "loss": str(loss),
             "inputs": [*map(int, self.dataset.inputs.shape)],
             "given_labels": labels,
+            "sample_weight": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
             "transition": None if self.transition is None else np.asarray(self.transition).tolist(),
         }
+
+
+def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) -> None:
+    weight = np.asarray(sample_weight)
+    if weight.shape != (num_rows,) or not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError(
+            f"sample_weight must be {num_rows} finite numbers, 0 or more, one a row; got shape {weight.shape}."
+        )
+    if not weight[train_index].any():
+        raise ValueError("sample_weight is 0 for every training row: nothing would be learnt.")
 
 
 def _plain(value: Any) -> Any:
@@ -191,6 +206,8 @@ class TrainResult:
     oracle_test_accuracy: float | None
     kept: np.ndarray
     """bool, by training row: not pruned in the last round."""
+    pruned_at: np.ndarray
+    """int64, by training row: the epoch before which it was pruned for good; -1 where it is kept."""
     train_index: np.ndarray
     validation_index: np.ndarray
     time_s: float

@@ -28,6 +28,7 @@ def train(
     transition: np.ndarray | Tensor | None = None,
     validation: NoisyDataset | None = None,
     test: NoisyDataset | None = None,
+    sample_weight: np.ndarray | None = None,
     loss_args: Mapping[str, Any] | None = None,
     model_args: Mapping[str, Any] | None = None,
     device: str | torch.device = "auto",
@@ -50,6 +51,8 @@ def train(
         validation: other rows to validate on; then none of ``dataset`` are held out.
         test: rows whose accuracy (by their true labels where known) is recorded. Nothing is chosen
             by it.
+        sample_weight: [N], how much each row of ``dataset`` counts, in the loss and in the validation
+            accuracy; only the ratios matter.
         checkpoint: a folder. The same call with the same folder goes on where the last one stopped,
             whatever stopped it; when it had ended, the result is read back.
         callbacks: told of the start, of every epoch and of the end.
@@ -73,6 +76,7 @@ def train(
         transition=transition,
         validation=validation,
         test=test,
+        sample_weight=sample_weight,
         loss_args=loss_args or {},
         model_args=model_args or {},
         checkpoint=checkpoint,

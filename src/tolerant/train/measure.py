@@ -36,7 +36,8 @@ def measure(
     if validation is not None:
         scores = score(model, validation, bf16=bf16, loss=loss)
         values["validation_loss"] = scores.loss_sum / len(validation)
-        values["validation_accuracy"] = scores.correct.double().mean()
+        correct, weight = scores.correct.double(), validation.weight
+        values["validation_accuracy"] = correct.mean() if weight is None else (correct * weight).mean()
         yield True
     if test is not None:
         values["test_accuracy"] = score(model, test, bf16=bf16).correct.double().mean()

@@ -72,7 +72,12 @@ class Rows:
         *,
         bf16: bool,
         resident: bool | None = None,
+        weight: np.ndarray | None = None,
     ) -> None:
+        self.weight: Tensor | None = None
+        if weight is not None:  # of mean 1, so that weights change no learning rate
+            mean = max(float(np.mean(weight)), 1e-300)
+            self.weight = torch.from_numpy((weight / mean).astype(np.float32)).to(device)
         self.device, self.kind = device, preprocess.kind
         self.dtype = torch.bfloat16 if bf16 else torch.float32
         self.labels = torch.from_numpy(np.ascontiguousarray(labels)).to(device)

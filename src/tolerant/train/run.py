@@ -48,7 +48,8 @@ class Run:
         self.bf16 = use_bf16(self.recipe.precision, device)
         self.loss = loss.to(device)
         self._load_rows()
-        weighted = job.prune is not None and self.recipe.prune_by == "weight"
+        self._prune_by_weight = job.prune is not None and self.recipe.prune_by == "weight"
+        weighted = self._prune_by_weight or self.rows.weight is not None
         self.stepper = Stepper(
             _on_device(job.build_model(), device),
             _per_row(self.loss) if weighted else self.loss,
@@ -62,6 +63,7 @@ class Run:
         self.pruner: Pruner | None = None
         if job.prune is not None:
             self.pruner = Pruner(len(self.rows), self._given, k=job.prune.k)
+        self.pruned_at = np.full(len(self.rows), -1)
         self.epoch = self.step = self.best_epoch = 0
         self.history: list[Record] = []
         self.best: dict[str, Tensor] | None = None
@@ -82,12 +84,14 @@ class Run:
         true = train_set.true_labels
         self._wrong = None if true is None else self._given != true
 
-        def rows(dataset: Any, labels: np.ndarray) -> Rows:
-            return Rows(dataset, labels, self.preprocess, self.device, bf16=self.bf16)
+        def rows(dataset: Any, labels: np.ndarray, index: np.ndarray | None = None) -> Rows:
+            weight = None if index is None or job.sample_weight is None else job.sample_weight[index]
+            return Rows(dataset, labels, self.preprocess, self.device, bf16=self.bf16, weight=weight)
 
-        self.rows = rows(train_set, self._given)
+        self.rows = rows(train_set, self._given, self.train_index)
         self.rows.make_draws(self.recipe)
-        self.validation = None if held_out is None else rows(held_out, held_out.given_labels)
+        own = None if job.validation is not None else self.validation_index
+        self.validation = None if held_out is None else rows(held_out, held_out.given_labels, own)
         self.test = None
         if job.test is not None:
             clean = job.test.true_labels
@@ -95,6 +99,16 @@ class Run:
 
     def go(self) -> Iterator[bool]:
         """Train to the end; yields True after giving the device work, False while waiting for it."""
+        try:
+            yield from self._epochs()
+        finally:
+            if self._checkpoints is not None:
+                self._checkpoints.flush()
+        self.result = self._finish()
+        for callback in self.job.callbacks:
+            callback.on_end(self.job, self.result)
+
+    def _epochs(self) -> Iterator[bool]:
         last = self.history[-1] if self.history else None
         for callback in self.job.callbacks:
             callback.on_start(self.job, last)
@@ -112,9 +126,6 @@ class Run:
                 self._save()
             for callback in self.job.callbacks:
                 callback.on_epoch_end(self.job, record)
-        self.result = self._finish()
-        for callback in self.job.callbacks:
-            callback.on_end(self.job, self.result)
 
     def _train_epoch(self, clock: Clock) -> Generator[bool, None, int]:
         stepper = self.stepper
@@ -143,11 +154,13 @@ class Run:
         generator = torch.Generator().manual_seed(int(state[0]))
         order = torch.randperm(len(self.rows), generator=generator)
         draws = draw_epoch(len(self.rows), self.recipe, generator) if self.rows.draws else {}
-        if self.pruner is not None:
-            if self.stepper.sample_weight is not None:
-                self.stepper.sample_weight.copy_(self.pruner.weights)
-            else:
-                order = order[self.pruner.kept[order]]
+        if self.pruner is not None and not self._prune_by_weight:
+            order = order[self.pruner.kept[order]]
+        if self.stepper.sample_weight is not None:
+            weight = 1.0 if self.rows.weight is None else self.rows.weight
+            if self.pruner is not None and self._prune_by_weight:
+                weight = weight * self.pruner.weights.to(self.device)
+            self.stepper.sample_weight.copy_(torch.as_tensor(weight))
         return order, draws, int(state[1])
 
     def _prune(self) -> Iterator[bool]:
@@ -161,6 +174,9 @@ class Run:
             self.weights.load(now)
         arrived = yield from Arriving(p_y).wait()
         self.pruner.update(np.arange(len(self.rows)), arrived)
+        kept = self.pruner.kept.numpy()
+        self.pruned_at[kept] = -1
+        self.pruned_at[~kept & (self.pruned_at < 0)] = self.epoch
 
     def _record_epoch(self, clock: Clock, num_trained: int) -> Generator[bool, None, Record]:
         every, lr = self.recipe.score_every, self.recipe.lr_at(self.epoch)
@@ -215,6 +231,7 @@ class Run:
         if self.pruner is not None:
             pruner = self.pruner.state_dict()
             state["pruner/p_y"] = pruner.pop("p_y")
+            state["pruner/pruned_at"] = torch.from_numpy(self.pruned_at)
             record["pruner"] = pruner
         self._checkpoints.save(record, state, self.best)
 
@@ -228,6 +245,7 @@ class Run:
             self.best = {name: tensor.to(self.device) for name, tensor in best.items()}
         if self.pruner is not None:
             self.pruner.load_state_dict({**record["pruner"], "p_y": state["pruner/p_y"]})
+            self.pruned_at[:] = state["pruner/pruned_at"].numpy()
         self.epoch, self.step = record["epoch"], record["step"]
         self.best_epoch, self.history = record["best_epoch"], record["history"]
         self._loss_sum, self._time_s = record["loss_sum"], record["time_s"]
@@ -252,6 +270,7 @@ class Run:
             last_test_accuracy=tests[-1],
             oracle_test_accuracy=max((t for t in tests if t is not None), default=None),
             kept=np.ones(rows, bool) if self.pruner is None else self.pruner.kept.numpy().copy(),
+            pruned_at=self.pruned_at.copy(),
             train_index=self.train_index,
             validation_index=self.validation_index,
             time_s=self._time_s,
@@ -269,8 +288,8 @@ def _per_row(loss: nn.Module) -> nn.Module:
     reducing = [module for module in loss.modules() if hasattr(module, "reduction")]
     if not reducing:
         raise ValueError(
-            f"prune_by='weight' needs a loss with a reduction; {type(loss).__name__} has none. "
-            "Use prune_by='filter'."
+            "sample_weight and prune_by='weight' need a loss with a reduction; "
+            f"{type(loss).__name__} has none. Leave sample_weight out, and use prune_by='filter'."
         )
     for module in reducing:
         module.reduction = "none"  # type: ignore[assignment]
