@@ -6,8 +6,10 @@ deleted after the next one stands. A stop at any moment leaves the old one or th
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ class Checkpoints:
         self.folder = Path(folder)
         self.run = dict(run)
         self._best: str | None = None  # the file of best weights that is known to be this run's
+        self._writer = ThreadPoolExecutor(1)
+        self._pending: Future[None] | None = None
         extra("safetensors.torch")
         probe = self.folder / ".probe"
         write_atomic(probe, "")  # a read-only folder or a full disk shows before an epoch is spent
@@ -38,21 +42,39 @@ class Checkpoints:
         return (self.folder / _NAME).exists()
 
     def save(
-        self, record: Mapping[str, Any], state: Mapping[str, Tensor], best: Mapping[str, Tensor] | None
+        self,
+        record: Mapping[str, Any],
+        state: Mapping[str, Tensor],
+        best: Mapping[str, Tensor] | None,
     ) -> None:
-        """Write a checkpoint; the best weights only when another epoch's than the last time."""
-        safetensors = extra("safetensors.torch")
+        """Copy everything now and write it in another thread: the device need not wait for a disk.
+
+        The best weights are written only when they are another epoch's than the last time. An error
+        of writing is raised by the next `save` or `flush`.
+        """
+        self.flush()
         files = {"state": f"state-{record['epoch']:05d}-{record['step']:07d}.safetensors"}
+        new = {files["state"]: _copies(state)}
         if best is not None:
             files["best"] = f"best-{record['best_epoch']:05d}.safetensors"
-        for kind, tensors in (("state", state), ("best", best)):
-            path = self.folder / files.get(kind, "")
-            if tensors is not None and path.name != self._best:
-                write_atomic(path, safetensors.save(_on_cpu(tensors)))
-        write_json(self.folder / _NAME, {"format": FORMAT, "run": self.run, **record, "files": files})
+            if files["best"] != self._best:
+                new[files["best"]] = _copies(best)
+        text = {"format": FORMAT, "run": self.run, **copy.deepcopy(dict(record)), "files": files}
+        self._pending = self._writer.submit(self._write, text, new)
         self._best = files.get("best")
+
+    def flush(self) -> None:
+        """Wait until what was saved is on disk."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def _write(self, record: dict[str, Any], new: dict[str, dict[str, Tensor]]) -> None:
+        for name, tensors in new.items():
+            write_atomic(self.folder / name, extra("safetensors.torch").save(tensors))
+        write_json(self.folder / _NAME, record)
         for path in self.folder.iterdir():
-            if path.name not in files.values() and _is_ours(path.name):
+            if path.name not in record["files"].values() and _is_ours(path.name):
                 with suppress(OSError):
                     path.unlink()
 
@@ -86,9 +108,9 @@ class Checkpoints:
         return record, loaded["state"], loaded.get("best")
 
 
-def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     # contiguous: the file format knows no channels-last; loading copies into the tensors there are.
-    return {name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
 def _is_ours(name: str) -> bool:
