@@ -172,7 +172,8 @@ def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) ->
     weight = np.asarray(sample_weight)
     if weight.shape != (num_rows,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(
-            f"sample_weight must be {num_rows} finite numbers, 0 or more, one a row; got shape {weight.shape}."
+            f"sample_weight must be {num_rows} finite numbers of 0 or more, one a row; "
+            f"got shape {weight.shape}."
         )
     if not weight[train_index].any():
         raise ValueError("sample_weight is 0 for every training row: nothing would be learnt.")
