@@ -1,0 +1,266 @@
+"""Noisy-validation selection and pruning inside Lightning.
+
+The LightningModule changes its loss to one of ours; this callback does the rest::
+
+    callback = PruneRows(PruneSchedule(start_epoch=40, every=10, k=0.5), monitor="val_acc")
+    Trainer(max_epochs=120, callbacks=[callback]).fit(module, train_loader, validation_loader)
+
+Validation rows carry given labels: noisy ones choose as well as clean ones, and nobody has clean ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+)
+
+from tolerant.extras import extra
+from tolerant.losses.log_prob import log_p_y
+from tolerant.train.prune import Pruner, PruneSchedule
+
+lightning = extra("lightning.pytorch", install="lightning")
+
+Outputs = Callable[[Any, Any], tuple[Tensor, Tensor]]
+
+
+def pair_outputs(module: Any, batch: Any) -> tuple[Tensor, Tensor]:
+    """(logits, given labels) of a batch that is a pair of inputs and labels."""
+    inputs, labels = batch
+    return module(inputs), labels
+
+
+class PruneRows(lightning.Callback):  # type: ignore[name-defined]
+    """Keeps the model of the best noisy-validation epoch, and lets it prune the training rows.
+
+    Before an epoch the schedule names, the best model so far (without validation: the current one)
+    scores every training row in eval mode; rows with p_y <= k leave the following epochs. Training goes
+    on from the current weights. After ``fit`` the module holds the best epoch's weights.
+
+    Rows are named by their position in the training loader's data set, which must be map-style, with
+    ``shuffle`` on or off and no sampler of its own. The order of an epoch depends on ``seed`` and the
+    epoch alone, so that a run resumed from the checkpoint of a finished epoch goes on as if never
+    stopped (Lightning may warn of an unfinished epoch there: it takes all to be equally long). Under DDP
+    every rank scores its share and all prune alike.
+
+    Args:
+        schedule: when to prune and at which k; None only selects the epoch.
+        monitor: the logged metric of the noisy validation rows, averaged over ranks.
+        mode: whether a higher ("max") or a lower ("min") value is better; the first of equals is kept.
+        outputs: ``(module, batch) -> (logits, given_labels)``; by default for batches (inputs, labels).
+        score_dataset: the training rows, in the same order, without augmentation; by default the
+            training loader's own data set, augmented if that is.
+        given_labels: int [N]; with it a class that pruning would empty keeps its best row.
+        restore_best: whether the module ends with the best epoch's weights, or the last one's.
+    """
+
+    def __init__(
+        self,
+        schedule: PruneSchedule | None = None,
+        *,
+        monitor: str = "val_acc",
+        mode: Literal["max", "min"] = "max",
+        outputs: Outputs = pair_outputs,
+        score_dataset: Any = None,
+        given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
+        restore_best: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if mode not in ("max", "min"):
+            raise ValueError(f"mode must be 'max' or 'min'; got {mode!r}.")
+        self.schedule, self.monitor, self.mode, self.outputs = schedule, monitor, mode, outputs
+        self.score_dataset, self.given_labels = score_dataset, given_labels
+        self.restore_best, self.seed = restore_best, seed
+        self.pruner: Pruner | None = None
+        self.best_epoch: int | None = None
+        self.best_value: float | None = None
+        self._best: dict[str, Tensor] | None = None
+        self._loaded: Mapping[str, Any] | None = None
+        self._first = True
+
+    @property
+    def kept(self) -> Tensor:
+        """bool [N], True trains; by position in the training data set."""
+        if self.pruner is None:
+            raise RuntimeError("kept is known once training with a schedule has begun.")
+        return self.pruner.kept
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        whole = (lightning.strategies.SingleDeviceStrategy, lightning.strategies.DDPStrategy)
+        if not isinstance(trainer.strategy, whole):
+            raise ValueError(
+                "strategy must keep the whole model on every device (one device, or DDP); got "
+                f"{type(trainer.strategy).__name__}, whose shards this callback cannot snapshot."
+            )
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        if self.schedule is None:
+            return
+        if self.pruner is None:
+            self.pruner = Pruner(len(_loader(trainer).dataset), self.given_labels, k=self.schedule.k)
+            if self._loaded is not None:
+                self.pruner.load_state_dict(self._loaded)
+        self._first = True
+        self._install(trainer)
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        if self.schedule is None or self.pruner is None:
+            return
+        due = self.schedule.due(trainer.current_epoch)
+        if due:  # not called a second time for an epoch that is resumed in its middle
+            self._prune(trainer, pl_module)
+        loader = _loader(trainer)
+        if due or self._first or not isinstance(loader.batch_sampler.sampler, _KeptOrder):
+            self._install(trainer)
+        self._first = False
+        share = self.pruner.num_kept / self.pruner.num_rows
+        pl_module.log("kept_fraction", share, sync_dist=trainer.world_size > 1)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        if self.monitor not in trainer.callback_metrics:
+            known = ", ".join(sorted(trainer.callback_metrics)) or "none"
+            raise ValueError(
+                f"monitor must be a metric logged in validation; got {self.monitor!r}. Logged: {known}."
+            )
+        # A metric logged without sync_dist differs by rank, and ranks must not keep different epochs.
+        own = trainer.callback_metrics[self.monitor].to(torch.float32, copy=True)
+        value = float(trainer.strategy.reduce(own, reduce_op="mean"))
+        best = self.best_value
+        if best is None or (value > best if self.mode == "max" else value < best):
+            self.best_value, self.best_epoch = value, trainer.current_epoch
+            self._best = _copy(pl_module)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        # Not at the end of training, where ModelCheckpoint may still save the last weights.
+        if self.restore_best and self._best is not None:
+            pl_module.load_state_dict(self._best)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "best": self._best,
+            "best_epoch": self.best_epoch,
+            "best_value": self.best_value,
+            "pruner": None if self.pruner is None else self.pruner.state_dict(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._best = state_dict["best"]
+        self.best_epoch, self.best_value = state_dict["best_epoch"], state_dict["best_value"]
+        self._loaded = state_dict["pruner"]
+
+    @torch.no_grad()
+    def _prune(self, trainer: Any, module: Any) -> None:
+        assert self.pruner is not None
+        loader = _loader(trainer)
+        dataset = loader.dataset if self.score_dataset is None else self.score_dataset
+        if len(dataset) != self.pruner.num_rows:
+            raise ValueError(
+                f"score_dataset must hold the {self.pruner.num_rows} training rows; got {len(dataset)}."
+            )
+        index = range(trainer.global_rank, len(dataset), trainer.world_size)
+        rows = DataLoader(
+            dataset,
+            loader.batch_size,
+            sampler=index,
+            collate_fn=loader.collate_fn,
+            num_workers=loader.num_workers,
+        )
+        now = _copy(module)
+        modes = {part: part.training for part in module.modules()}
+        if self._best is not None:
+            module.load_state_dict(self._best)
+        module.eval()
+        found = []
+        try:
+            for batch in rows:
+                on_device = trainer.strategy.batch_to_device(batch)
+                with trainer.precision_plugin.forward_context():
+                    logits, labels = self.outputs(module, on_device)
+                found.append(log_p_y(logits, labels).exp().float().cpu())
+        finally:
+            module.load_state_dict(now)
+            for part, training in modes.items():
+                part.training = training
+        self.pruner.update(index, torch.cat(found) if found else torch.empty(0))
+
+    def _install(self, trainer: Any) -> None:
+        """Give the training loader the kept rows, and Lightning the new number of batches."""
+        assert self.pruner is not None
+        batches = _loader(trainer).batch_sampler
+        if not isinstance(batches.sampler, _KeptOrder):
+            batches.sampler = _KeptOrder(self.pruner, batches.sampler, self.seed, trainer)
+        batches.sampler.set_epoch(trainer.current_epoch)
+        loop = trainer.fit_loop
+        iter(loop._data_fetcher)  # made before this callback could ask for other rows
+        loop.max_batches = loop._data_fetcher.length
+        if not loop.max_batches:
+            raise RuntimeError(
+                f"{self.pruner.num_kept} kept rows fill no batch. Lower k, or use drop_last=False."
+            )
+        if isinstance(trainer.val_check_interval, float):  # a share of the epoch, counted in batches
+            trainer.val_check_batch = max(1, int(loop.max_batches * trainer.val_check_interval))
+
+
+class _KeptOrder(Sampler[int]):
+    """This rank's kept rows, in an order drawn from the seed and the epoch."""
+
+    def __init__(self, pruner: Pruner, replaced: Any, seed: int, trainer: Any) -> None:
+        plain = isinstance(replaced, SequentialSampler | DistributedSampler) or (
+            isinstance(replaced, RandomSampler)
+            and not replaced.replacement
+            and replaced.num_samples == pruner.num_rows
+        )
+        if not plain:
+            raise ValueError(
+                "the training loader must have shuffle=True or shuffle=False and no sampler of its own; "
+                f"got {type(replaced).__name__}."
+            )
+        self._shuffle = isinstance(replaced, RandomSampler) or getattr(replaced, "shuffle", False)
+        self._pruner, self._seed, self._epoch = pruner, seed, 0
+        self._num_replicas, self._rank = trainer.world_size, trainer.global_rank
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-self._pruner.num_kept // self._num_replicas)
+
+    def __iter__(self) -> Iterator[int]:
+        state = int(np.random.SeedSequence([self._seed, self._epoch]).generate_state(1)[0])
+        order = None if self._shuffle else np.arange(self._pruner.num_rows)
+        return iter(
+            self._pruner.sampler(
+                order,
+                generator=torch.Generator().manual_seed(state),
+                num_replicas=self._num_replicas,
+                rank=self._rank,
+            )
+        )
+
+
+def _loader(trainer: Any) -> Any:
+    loader = trainer.train_dataloader
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        raise ValueError(
+            f"pruning needs one training DataLoader over a map-style data set; got {type(loader).__name__}."
+        )
+    if not hasattr(loader.batch_sampler, "sampler"):
+        raise ValueError("the training loader must have a batch_size, not a batch_sampler of its own.")
+    return loader
+
+
+def _copy(module: Any) -> dict[str, Tensor]:
+    """The weights on the host, where a second set of them costs no GPU memory."""
+    return {name: t.detach().to("cpu", copy=True) for name, t in module.state_dict().items()}

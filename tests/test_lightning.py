@@ -1,0 +1,243 @@
+"""The Lightning callback: selection, pruning, resuming, two ranks; with the real library."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import lightning.pytorch as lightning
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+from train_helpers import table
+
+from tolerant import LqLoss, PruneSchedule
+from tolerant.adapters.lightning import PruneRows
+
+# Lightning's advice on workers and devices is written for other machines than a test's.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:.*isinstance\\(treespec, LeafSpec\\):FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*Checkpoint directory"),
+    # It takes all epochs to have as many batches as the last one, which pruning makes untrue.
+    pytest.mark.filterwarnings("ignore:.*resuming from a checkpoint that ended before the epoch ended"),
+]
+ROWS, VALIDATION = 256, 64
+SCHEDULE = PruneSchedule(start_epoch=2, every=2, k=0.4)
+
+
+class Module(lightning.LightningModule):
+    """A user's module: only the loss is ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = torch.nn.Sequential(torch.nn.Linear(7, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+        self.loss = LqLoss(q=0.7)
+        self.trained: list[list[int]] = []
+
+    def forward(self, x):
+        return self.net(x[:, 1:])  # column 0 is the row's number, for the test to read
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        if batch_idx == 0:
+            self.trained.append([])
+        self.trained[-1] += x[:, 0].long().tolist()
+        return self.loss(self(x), y)
+
+    def validation_step(self, batch, batch_idx):
+        x, y = batch
+        self.log("val_acc", (self(x).argmax(1) == y).float().mean(), sync_dist=True)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.5, momentum=0.9)
+
+
+def tensors(num_rows: int, seed: int) -> TensorDataset:
+    rows = table(num_rows, seed=seed)
+    number = np.arange(num_rows, dtype=np.float32)[:, None]
+    inputs = np.concatenate([number, rows.inputs, np.ones((num_rows, 1), np.float32)], 1)
+    return TensorDataset(torch.from_numpy(inputs), torch.from_numpy(rows.given_labels))
+
+
+def loaders(batch_size: int = 32) -> tuple[DataLoader, DataLoader]:
+    train, held_out = tensors(ROWS, 0), tensors(VALIDATION, 1)
+    return DataLoader(train, batch_size, shuffle=True), DataLoader(held_out, 32)
+
+
+def trainer(max_epochs: int, *callbacks: Callback, **options) -> lightning.Trainer:
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    quiet |= {"enable_checkpointing": any(isinstance(c, ModelCheckpoint) for c in callbacks)}
+    options = {"accelerator": "cpu", "devices": 1} | quiet | options
+    return lightning.Trainer(max_epochs=max_epochs, callbacks=list(callbacks), **options)
+
+
+class Watch(Callback):
+    """What happened, epoch by epoch."""
+
+    def __init__(self) -> None:
+        self.validated: list[int] = []
+        self.weights: list[dict[str, torch.Tensor]] = []
+        self.kept: list[list[bool]] = []
+        self.best: list[int] = []
+
+    def on_validation_end(self, trainer, pl_module):
+        if not trainer.sanity_checking:
+            self.validated.append(trainer.current_epoch)
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.weights.append({n: t.clone() for n, t in pl_module.state_dict().items()})
+        prune = next(c for c in trainer.callbacks if isinstance(c, PruneRows))
+        self.kept.append(prune.kept.tolist())
+        self.best.append(prune.best_epoch)
+
+
+def test_prunes_with_the_best_model_and_ends_with_it():
+    module, prune, watch = Module(), PruneRows(SCHEDULE), Watch()
+    fit = trainer(5, prune, watch)
+    fit.fit(module, *loaders())
+    assert watch.validated == [0, 1, 2, 3, 4]  # in epochs of fewer batches too
+    for epoch, rows in enumerate(module.trained):
+        kept = np.flatnonzero(watch.kept[epoch])
+        assert sorted(rows) == kept.tolist()
+        assert len(kept) == ROWS if epoch < 2 else len(kept) < ROWS
+    assert module.trained[0] != module.trained[1]  # shuffled anew
+
+    flipped = table(ROWS).flipped
+    kept = prune.kept.numpy()
+    assert flipped[kept].mean() < 0.25 * flipped.mean()
+    assert fit.callback_metrics["kept_fraction"] == pytest.approx(kept.mean())
+
+    best = watch.weights[prune.best_epoch]
+    assert all(torch.equal(t, best[n]) for n, t in module.state_dict().items())
+    inputs, labels = tensors(VALIDATION, 1).tensors
+    assert prune.best_value == pytest.approx((module(inputs).argmax(1) == labels).float().mean().item())
+
+
+def test_an_earlier_and_better_epoch_scores():
+    """Weights wrecked after the best epoch do not prune; training goes on from them all the same."""
+
+    class Wreck(Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            if trainer.current_epoch == 1:
+                torch.nn.init.zeros_(pl_module.net[2].weight)
+
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            if trainer.current_epoch == 2 and batch_idx == 0:
+                self.went_on_from = pl_module.net[2].weight.detach().clone()
+
+    prune, watch, wreck = PruneRows(SCHEDULE), Watch(), Wreck()
+    trainer(3, prune, watch, wreck).fit(Module(), *loaders())
+    assert not wreck.went_on_from.any()
+    scorer = Module()
+    scorer.load_state_dict(watch.weights[watch.best[1]])
+    inputs, labels = tensors(ROWS, 0).tensors
+    p_y = scorer(inputs).softmax(1)[torch.arange(ROWS), labels]
+    torch.testing.assert_close(prune.pruner.p_y, p_y.detach())
+    assert prune.kept.float().mean() > 0.5  # zero weights give every row p_y = 0.25 < k
+
+
+@pytest.mark.parametrize("after_epoch", [False, True], ids=["saved-in-validation", "saved-after-epoch"])
+def test_resumed_is_as_if_never_stopped(tmp_path, after_epoch):
+    whole, whole_prune, watch = Module(), PruneRows(SCHEDULE, restore_best=False), Watch()
+    trainer(6, whole_prune, watch).fit(whole, *loaders())
+
+    save = ModelCheckpoint(dirpath=tmp_path, save_top_k=-1, save_on_train_epoch_end=after_epoch)
+    trainer(4, PruneRows(SCHEDULE), save).fit(Module(), *loaders())
+    resumed, prune = Module(), PruneRows(SCHEDULE, restore_best=False)
+    trainer(6, prune, save).fit(resumed, *loaders(), ckpt_path=save.best_model_path)
+
+    assert resumed.trained == whole.trained[4:]
+    assert all(torch.equal(t, whole.state_dict()[n]) for n, t in resumed.state_dict().items())
+    assert torch.equal(prune.kept, whole_prune.kept)
+    assert (prune.best_epoch, prune.best_value) == (whole_prune.best_epoch, whole_prune.best_value)
+
+
+class Tell(Callback):
+    """Writes down what each rank did: a process of its own returns nothing."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        prune = next(c for c in trainer.callbacks if isinstance(c, PruneRows))
+        told = {
+            "kept": prune.kept.tolist(),
+            "best": [prune.best_epoch, prune.best_value],
+            "trained": pl_module.trained,
+            "weights": torch.cat([p.detach().flatten() for p in pl_module.parameters()]).tolist(),
+        }
+        name = f"{trainer.current_epoch}-{trainer.global_rank}.json"
+        (Path(self.folder) / name).write_text(json.dumps(told))
+
+
+def test_two_ranks_are_one_process_with_the_same_global_batch(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    trainer(3, PruneRows(SCHEDULE), Tell(str(one))).fit(Module(), *loaders(32))
+    options = {"strategy": "ddp_fork", "devices": 2, "num_sanity_val_steps": 0}
+    trainer(3, PruneRows(SCHEDULE), Tell(str(two)), **options).fit(Module(), *loaders(16))
+
+    def told(folder: Path, epoch: int, rank: int) -> dict:
+        return json.loads((folder / f"{epoch}-{rank}.json").read_text())
+
+    for epoch in range(3):
+        alone, first, second = told(one, epoch, 0), told(two, epoch, 0), told(two, epoch, 1)
+        assert first["kept"] == second["kept"] == alone["kept"]
+        assert first["best"] == second["best"] == pytest.approx(alone["best"])
+        assert first["weights"] == second["weights"]
+        if epoch < 2:  # then the kept rows may be odd in number, and a rank repeats one
+            np.testing.assert_allclose(first["weights"], alone["weights"], atol=1e-5)
+        rows = first["trained"][epoch] + second["trained"][epoch]
+        assert set(rows) == set(np.flatnonzero(alone["kept"]))
+        assert len(rows) - len(set(rows)) == len(set(rows)) % 2
+    assert sum(told(two, 2, 0)["kept"]) < ROWS
+
+
+def test_selects_without_pruning():
+    module, prune = Module(), PruneRows(monitor="val_acc")
+    trainer(2, prune).fit(module, *loaders())
+    assert prune.best_epoch in (0, 1)
+    with pytest.raises(RuntimeError, match="kept is known once"):
+        _ = prune.kept
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter([(torch.zeros(8), torch.tensor(0))])
+
+
+def weighted() -> DataLoader:
+    return DataLoader(tensors(ROWS, 0), 32, sampler=WeightedRandomSampler(torch.ones(ROWS), ROWS))
+
+
+@pytest.mark.parametrize(
+    ("change", "loader", "text"),
+    [
+        (
+            {"monitor": "val_accuracy"},
+            None,
+            "monitor must .* got 'val_accuracy'. Logged: .*val_acc",
+        ),
+        ({"score_dataset": [0, 1]}, None, "score_dataset must hold the 256 training rows; got 2"),
+        ({}, lambda: DataLoader(Endless(), 1), "map-style"),
+        ({}, weighted, "no sampler of its own; got WeightedRandomSampler"),
+        ({}, lambda: DataLoader(tensors(ROWS, 0), batch_sampler=[[0, 1]]), "batch_sampler"),
+    ],
+)
+def test_says_what_it_cannot_do(change, loader, text):
+    prune = PruneRows(**{"schedule": PruneSchedule(0, 1, 1e-6)} | change)
+    train_loader, held_out = loaders()
+    with pytest.raises(ValueError, match=text):
+        trainer(1, prune).fit(Module(), loader() if loader else train_loader, held_out)
+
+
+def test_mode_is_checked():
+    with pytest.raises(ValueError, match="mode must be 'max' or 'min'; got 'most'"):
+        PruneRows(mode="most")
