@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from tolerant.losses.fused import weigh
+from tolerant.losses.fused import RowWeight, weigh
 from tolerant.losses.log_prob import log_p_given, log_softmax
 from tolerant.losses.module import CCELoss, PhiLoss, RobustLoss
 from tolerant.losses.reduction import Weighing, weighted_loss
@@ -102,7 +102,7 @@ class ForwardCorrected(_Corrected):
         phi = self.loss.phi
         hyper = {name: v for name, v in self.loss.hyper.items() if name != "label_smoothing"}
 
-        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+        def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
             if not y.is_floating_point():
                 self._check_possible(y, row_weight)
                 return weigh(phi(log_p_given(z, y, self.transition), **hyper), row_weight)
@@ -115,11 +115,12 @@ class ForwardCorrected(_Corrected):
 
         return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)
 
-    def _check_possible(self, labels: Tensor, row_weight: Tensor) -> None:
+    def _check_possible(self, labels: Tensor, row_weight: RowWeight) -> None:
         if labels.device.type != "cpu" or torch.compiler.is_compiling():
             return
         impossible = (self.transition == 0).all(0)
-        if impossible.any() and impossible[labels[row_weight != 0]].any():
+        counted = labels[row_weight != 0] if isinstance(row_weight, Tensor) else labels
+        if impossible.any() and impossible[counted].any():
             label = int(impossible.nonzero()[0])
             raise ValueError(
                 f"labels must be possible under the transition; label {label} occurs, but column "
@@ -148,7 +149,7 @@ class BackwardCorrected(_Corrected):
         self.register_buffer("inverse", torch.linalg.inv(exact).to(self.transition.dtype))
 
     def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+        def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
             log_p = log_softmax(z)
             inverse = self.inverse.to(log_p.dtype)
             over_classes = y @ inverse if y.is_floating_point() else inverse[y]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tolerant.losses.check import check_logits_and_labels
 from tolerant.losses.domain import Domain
+from tolerant.losses.fused import RowWeight
 from tolerant.losses.log_prob import log_softmax
 from tolerant.losses.module import RobustLoss
 from tolerant.losses.phi import PHI, Phi
@@ -183,7 +184,7 @@ class GJSLoss(RobustLoss):
             check_logits_and_labels(view, labels)
         flat = [view.movedim(1, -1).reshape(-1, view.shape[1]) for view in logits]
 
-        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+        def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
             return row_weight * gjs([z, *flat[1:]], y, **hyper)
 
         return weighted_loss(logits[0], labels, weighing, rows)

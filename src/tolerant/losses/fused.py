@@ -15,25 +15,38 @@ from torch import Tensor
 from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
-# One block of logits in the compute dtype: a core's second-level cache holds it, and the dozen small
-# operations a block costs are spread over 256k values.
-BLOCK_BYTES = 1 << 20
+# One block of logits in the compute dtype: the last-level cache holds it, and the dozen operations a
+# block costs, each a meeting of all threads, are spread over two million values.
+BLOCK_BYTES = 8 << 20
 
 
-def phi_rows(logits: Tensor, labels: Tensor, row_weight: Tensor, phi: Phi, hyper: dict[str, Any]) -> Tensor:
-    """row_weight * phi(log p_y) for logits (N, C); equals the plain path, faster."""
-    return _PhiRows.apply(logits, labels, row_weight, phi, hyper)
+# One weight a row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
+RowWeight = Tensor | float
+
+
+def phi_rows(
+    logits: Tensor,
+    labels: Tensor,
+    row_weight: RowWeight,
+    phi: Phi,
+    hyper: dict[str, Any],
+    summed: bool = False,
+) -> Tensor:
+    """row_weight * phi(log p_y) for logits (N, C), or its sum; equals the plain path, faster."""
+    return _PhiRows.apply(logits, labels, row_weight, phi, hyper, summed)
 
 
 def plain_phi_rows(
-    logits: Tensor, labels: Tensor, row_weight: Tensor, phi: Phi, hyper: dict[str, Any]
+    logits: Tensor, labels: Tensor, row_weight: RowWeight, phi: Phi, hyper: dict[str, Any]
 ) -> Tensor:
     """The same from the primitives: the reference, and what compilers and transforms see."""
     return weigh(phi(log_p_y(logits, labels), **hyper), row_weight)
 
 
-def weigh(values: Tensor, row_weight: Tensor) -> Tensor:
+def weigh(values: Tensor, row_weight: RowWeight) -> Tensor:
     """row_weight * values, where a row of weight 0 is left out even if its value is inf."""
+    if not isinstance(row_weight, Tensor):
+        return values * row_weight
     return torch.where(row_weight == 0, 0.0, row_weight * values)
 
 
@@ -43,71 +56,98 @@ class _PhiRows(torch.autograd.Function):
         ctx: Any,
         logits: Tensor,
         labels: Tensor,
-        row_weight: Tensor,
+        row_weight: RowWeight,
         phi: Phi,
         hyper: dict[str, Any],
+        summed: bool,
     ) -> Tensor:
-        ctx.phi, ctx.hyper = phi, hyper
+        ctx.phi, ctx.hyper, ctx.summed = phi, hyper, summed
         # fp16 gradients are formed in the backward: a loss scale that comes after the rounding to
         # fp16 could not bring back what had fallen below 6e-8.
         early = ctx.needs_input_grad[0] and logits.dtype != torch.float16
         values, gradient = _sweep(logits, labels, row_weight, phi, hyper, early)
-        ctx.save_for_backward(logits, labels, row_weight, values, gradient)
-        return weigh(values, row_weight)
+        weights = row_weight if isinstance(row_weight, Tensor) else None
+        ctx.number = None if weights is not None else row_weight
+        ctx.save_for_backward(logits, labels, weights, values, gradient)
+        losses = weigh(values, row_weight)
+        return losses.sum() if summed else losses
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, labels, row_weight, values, gradient = ctx.saved_tensors
+        logits, labels, weights, values, gradient = ctx.saved_tensors
+        row_weight = ctx.number if weights is None else weights
+        wants = ctx.needs_input_grad
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted: stay differentiable
             losses = plain_phi_rows(logits, labels, row_weight, ctx.phi, ctx.hyper)
-            wanted = [t for t in (logits, row_weight) if t.requires_grad]
-            found = iter(torch.autograd.grad(losses, wanted, grad, create_graph=True))
-            by_input = [next(found) if t.requires_grad else None for t in (logits, row_weight)]
-            return by_input[0], None, by_input[1], None, None
-        grad_weight = weigh(values, grad) if ctx.needs_input_grad[2] else None
-        if not ctx.needs_input_grad[0]:
-            return None, None, grad_weight, None, None
-        if gradient is None:
-            _, gradient = _sweep(logits, labels, row_weight * grad, ctx.phi, ctx.hyper, True)
-        elif not _is_one(grad):
-            gradient = (gradient * grad.unsqueeze(1)).to(logits.dtype)
-        return gradient, None, grad_weight, None, None
-
-
-def _is_one(grad: Tensor) -> bool:
-    """Whether the upstream gradient is the 1 that `loss.sum().backward()` sends to every row."""
-    return grad.numel() > 0 and grad.stride(0) == 0 and grad[0].item() == 1
+            losses = losses.sum() if ctx.summed else losses
+            inputs = [t for t, want in ((logits, wants[0]), (weights, wants[2])) if want]
+            found = iter(torch.autograd.grad(losses, inputs, grad, create_graph=True))
+            return next(found) if wants[0] else None, None, next(found, None), None, None, None
+        if not wants[0]:
+            gradient = None
+        elif gradient is None:
+            scaled = (row_weight * grad).expand(len(logits))
+            _, gradient = _sweep(logits, labels, scaled, ctx.phi, ctx.hyper, True)
+        elif not (ctx.summed and grad.item() == 1):
+            gradient = (gradient * grad.reshape(-1, 1)).to(logits.dtype)
+        return gradient, None, weigh(values, grad) if wants[2] else None, None, None, None
 
 
 def _sweep(
-    logits: Tensor, labels: Tensor, row_weight: Tensor, phi: Phi, hyper: dict[str, Any], want: bool
+    logits: Tensor, labels: Tensor, row_weight: RowWeight, phi: Phi, hyper: dict[str, Any], want: bool
 ) -> tuple[Tensor, Tensor | None]:
     """phi(log p_y) of every row and, if wanted, row_weight * w * (softmax - onehot)."""
     dtype = compute_dtype(logits)
-    num_rows, num_classes = logits.shape
-    block = max(1, BLOCK_BYTES // (num_classes * dtype.itemsize))
+    size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if want else None
-    values = torch.empty(num_rows, 1, dtype=dtype)
     # Blocks of the gradient serve as the work space where its dtype allows.
     in_place = gradient is not None and gradient.dtype == dtype
-    space = None if in_place else torch.empty(min(block, num_rows), num_classes, dtype=dtype)
-    for start in range(0, num_rows, block):
-        rows = slice(start, start + block)
-        z, y = logits[rows], labels[rows].unsqueeze(1)
-        e = gradient[rows] if in_place else space[: len(z)]  # type: ignore[index]
-        e.copy_(z)
-        e.sub_(e.amax(1, keepdim=True))
-        own = e.gather(1, y)
-        e.exp_().scatter_(1, y, 0.0)
-        rival_sum = e.sum(1, keepdim=True)
-        total = own.exp().add_(rival_sum)
-        # As in log_prob._LogPY: log1p where the label is the maximum, so that no digit is lost.
-        log_p = own - torch.where(own == 0, rival_sum.log1p(), total.log())
-        values[rows] = phi.value(log_p, **hyper)
-        if gradient is None:
-            continue
-        scale = weigh(phi.weight(log_p, **hyper), row_weight[rows].unsqueeze(1)).div_(total)
-        e.mul_(scale).scatter_(1, y, -scale * rival_sum)
-        if not in_place:
-            gradient[rows] = e
-    return values.squeeze(1), gradient
+    space = gradient if in_place else torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
+    if len(logits) <= size:
+        return _block(logits, labels, row_weight, space, gradient, phi, hyper), gradient  # type: ignore[arg-type]
+    values = torch.empty(len(logits), dtype=dtype)
+    for start in range(0, len(logits), size):
+        rows = slice(start, start + size)
+        z = logits[rows]
+        values[rows] = _block(
+            z,
+            labels[rows],
+            row_weight[rows] if isinstance(row_weight, Tensor) else row_weight,
+            space[rows] if in_place else space[: len(z)],  # type: ignore[index]
+            None if gradient is None else gradient[rows],
+            phi,
+            hyper,
+        )
+    return values, gradient
+
+
+def _block(
+    logits: Tensor,
+    labels: Tensor,
+    row_weight: RowWeight,
+    space: Tensor,
+    gradient: Tensor | None,
+    phi: Phi,
+    hyper: dict[str, Any],
+) -> Tensor:
+    """As `_sweep`, for rows that fit the cache; few operations, since small batches wait for each."""
+    if logits.dtype == space.dtype:
+        torch.sub(logits, logits.amax(1, keepdim=True), out=space)
+    else:
+        space.copy_(logits)
+        space.sub_(space.amax(1, keepdim=True))
+    labels = labels.unsqueeze(1)
+    own = space.gather(1, labels)
+    space.exp_().scatter_(1, labels, 0.0)
+    rival_sum = space.sum(1, keepdim=True)
+    rest = own.expm1().add_(rival_sum)
+    log_p = own.sub_(rest.log1p())  # as in log_prob._LogPY
+    if gradient is not None:
+        # The row weight first: as in `weigh`, a row without weight counts for nothing.
+        weight = phi.weight(log_p, **hyper)
+        each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
+        scale = weigh(weight, each).div_(rest.add_(1.0))
+        space.mul_(scale).scatter_(1, labels, scale.mul_(rival_sum).neg_())
+        if gradient is not space:
+            gradient.copy_(space)
+    return phi.value(log_p, **hyper).squeeze(1)

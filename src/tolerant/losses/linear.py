@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from tolerant.losses import triton_kernels
 from tolerant.losses.check import check_reduction
-from tolerant.losses.fused import plain_phi_rows
+from tolerant.losses.fused import RowWeight, plain_phi_rows
 from tolerant.losses.linear_chunks import Job, rows_of_a_chunk, sweep
+from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.module import LqLoss, PhiLoss, TruncatedLqLoss
 from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def linear_lq_loss(
     hidden: Tensor,
     weight: Tensor,
@@ -66,6 +66,13 @@ def linear_lq_loss(
         raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
     loss: type[PhiLoss] = LqLoss if k is None else TruncatedLqLoss
     hyper = loss.resolve(q=q) if k is None else loss.resolve(q=q, k=k)
+    weights = None if sample_weight is None else sample_weight.reshape(-1)
+    weighing = Weighing(None, ignore_index, reduction, weights)
+    flat_labels = labels.reshape(-1)
+    if torch.compiler.is_compiling():  # chunks with products into buffers are opaque to a compiler
+        logits = F.linear(hidden.reshape(-1, hidden.shape[-1]), weight, bias)
+        value = loss.compute(logits, flat_labels, hyper, weighing)
+        return value.reshape(labels.shape) if reduction == "none" else value
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
@@ -75,7 +82,9 @@ def linear_lq_loss(
     limit = chunk_rows or rows_of_a_chunk(len(flat), weight)
     job = Job(loss.name, hyper, limit, accumulate_fp32, reduction == "none")
 
-    def rows(_: Tensor, row_labels: Tensor, row_weight: Tensor) -> Tensor:
+    def rows(_: Tensor, row_labels: Tensor, row_weight: RowWeight) -> Tensor:
+        if not isinstance(row_weight, Tensor):
+            row_weight = flat.new_full((len(flat),), row_weight, dtype=compute_dtype(flat))
         wants = tuple(
             torch.is_grad_enabled() and t is not None and t.requires_grad for t in (flat, weight, bias)
         )
@@ -83,9 +92,7 @@ def linear_lq_loss(
 
     # Weights, ignore_index and the reduction have one home, which wants logits only for their shape.
     shape_of_logits = weight.detach()[:1, :1].expand(len(flat), len(weight))
-    weights = None if sample_weight is None else sample_weight.reshape(-1)
-    weighing = Weighing(None, ignore_index, reduction, weights)
-    value = weighted_loss(shape_of_logits, labels.reshape(-1), weighing, rows)
+    value = weighted_loss(shape_of_logits, flat_labels, weighing, rows)
     return value.reshape(labels.shape) if reduction == "none" else value
 
 

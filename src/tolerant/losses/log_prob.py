@@ -57,14 +57,14 @@ def _is_class(labels: Tensor, like: Tensor) -> Tensor:
 
 
 def _split(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """z_y - m, the exponentials with the label's put to 0, their sum s, and e_y + s."""
+    """z_y - m, the exponentials with the label's put to 0, their sum s, and e_y + s - 1."""
     z = _upcast(logits)
     is_label = _is_class(labels, z)
     shifted = z - z.amax(-1, keepdim=True).detach()  # m cancels in every derivative
     own = torch.where(is_label, shifted, 0.0).sum(-1, keepdim=True)
     rivals = torch.where(is_label, 0.0, torch.exp(shifted))
     rival_sum = rivals.sum(-1, keepdim=True)
-    return own, rivals, rival_sum, torch.exp(own) + rival_sum
+    return own, rivals, rival_sum, torch.expm1(own) + rival_sum
 
 
 class _LogPY(torch.autograd.Function):
@@ -72,11 +72,10 @@ class _LogPY(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor, labels: Tensor) -> Tensor:
-        own, _, rival_sum, total = _split(logits, labels)
-        # Where the label is the maximum, e_y = 1 and log1p keeps the digits of a small s; elsewhere
-        # e_y + s >= 1 and p_y <= 1/2, so that nothing is lost.
-        log_total = torch.where(own == 0, torch.log1p(rival_sum), torch.log(total))
-        return (own - log_total).squeeze(-1)
+        # Where the label is the maximum, e_y - 1 is exactly 0 and log1p keeps the digits of a small s;
+        # elsewhere p_y <= 1/2, and what e_y - 1 + s may lose is small beside z_y - m.
+        own, _, _, rest = _split(logits, labels)
+        return (own - torch.log1p(rest)).squeeze(-1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -85,8 +84,8 @@ class _LogPY(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         logits, labels = ctx.saved_tensors
-        _, rivals, rival_sum, total = _split(logits, labels)
-        direction = torch.where(_is_class(labels, logits), rival_sum, -rivals) / total
+        _, rivals, rival_sum, rest = _split(logits, labels)
+        direction = torch.where(_is_class(labels, logits), rival_sum, -rivals) / (1 + rest)
         return (grad.unsqueeze(-1) * direction).to(logits.dtype), None
 
 

@@ -104,10 +104,11 @@ class RobustLoss(nn.Module):
     ) -> Tensor:
         """The loss without a module: what `forward` and `tolerant.functional` call."""
 
-        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+        def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
             # A row that does not count must not reach the formula: where it holds -inf, 0 * inf in the
             # formula's derivative would be NaN.
-            z = torch.where((row_weight == 0).unsqueeze(1), 0.0, z)
+            if isinstance(row_weight, Tensor):
+                z = torch.where((row_weight == 0).unsqueeze(1), 0.0, z)
             return fused.weigh(cls.formula()(z, y, **hyper), row_weight)
 
         return weighted_loss(logits, labels, weighing, rows)
@@ -165,12 +166,14 @@ class PhiLoss(RobustLoss):
             )
             return losses.reshape(shape) if weighing.reduction == "none" else losses
 
-        def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+        def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
             if y.is_floating_point():
                 values = (y * cls.phi(log_softmax(z), **hyper)).sum(-1)
                 return fused.weigh(values, row_weight)
-            phi_rows = fused.phi_rows if _fused_serves(z, impl) else fused.plain_phi_rows
-            return phi_rows(z, y, row_weight, cls.phi, hyper)
+            if _fused_serves(z, impl):
+                summed = weighing.reduction != "none"
+                return fused.phi_rows(z, y, row_weight, cls.phi, hyper, summed)
+            return fused.plain_phi_rows(z, y, row_weight, cls.phi, hyper)
 
         return weighted_loss(logits, labels, weighing, rows)
 
@@ -228,7 +231,7 @@ def _mean_over_classes(logits: Tensor, labels: Tensor, weighing: Weighing) -> Te
     """Label smoothing's other part: each class weighted as itself, the mean divided as the label's."""
     weight = weighing.weight
 
-    def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+    def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
         log_p = log_softmax(z)
         values = -(log_p if weight is None else log_p * weight.to(log_p.dtype)).mean(-1)
         return fused.weigh(values, row_weight)
@@ -240,8 +243,8 @@ def _mean_over_classes(logits: Tensor, labels: Tensor, weighing: Weighing) -> Te
     return total / weighted_loss(logits, labels, replace(weighing, reduction="sum"), _only_weights)
 
 
-def _only_weights(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
-    return row_weight
+def _only_weights(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
+    return row_weight if isinstance(row_weight, Tensor) else z.new_full((len(z),), row_weight)
 
 
 class MAELoss(PhiLoss):

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from tolerant.losses.check import check_label_range, check_logits_and_labels, check_vector
+from tolerant.losses.fused import RowWeight
 from tolerant.losses.log_prob import compute_dtype
 
-# (logits (N, C), labels (N) or (N, C), row_weight (N)) -> weighted losses (N)
-Rows = Callable[[Tensor, Tensor, Tensor], Tensor]
+# (logits (N, C), labels (N) or (N, C), row_weight) -> weighted losses (N), or their sum if one is wanted
+Rows = Callable[[Tensor, Tensor, RowWeight], Tensor]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows
     losses = rows(flat, row_labels, row_weight)
     if weighing.reduction == "none":
         return losses.reshape(shape)
-    return losses.sum() if empty is None else losses.sum() + empty
+    total = losses.sum() if losses.ndim else losses
+    return total if empty is None else total + empty
 
 
 def check_call(logits: Tensor, labels: Tensor, weighing: Weighing) -> tuple[int, torch.Size]:
@@ -53,12 +55,14 @@ def check_call(logits: Tensor, labels: Tensor, weighing: Weighing) -> tuple[int,
 
 def rows_of(logits: Tensor) -> Tensor:
     """Logits (N, C, d1, ...) as rows (N * d1 * ..., C)."""
+    if logits.ndim == 2:
+        return logits
     return logits.movedim(1, -1).reshape(-1, logits.shape[1]) if logits.ndim > 1 else logits[None]
 
 
 def _to_rows(
     logits: Tensor, labels: Tensor, num_classes: int, weighing: Weighing
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor, RowWeight, Tensor | None]:
     """Logits (N, C), labels, the weight of each row with the mean's divisor in it, and 0 or NaN.
 
     The divisor is part of the row weight, not a division at the end, so that the gradient formed in
@@ -67,30 +71,30 @@ def _to_rows(
     flat = rows_of(logits)
     dtype = compute_dtype(logits)
     sample = None if weighing.sample_weight is None else weighing.sample_weight.reshape(-1).to(dtype)
+    may_ignore = False
     if labels.is_floating_point():
-        soft = rows_of(labels).to(dtype)
+        row_labels = rows_of(labels).to(dtype)
         if weighing.weight is not None:
-            soft = soft * weighing.weight.to(dtype)
-        row_weight = flat.new_ones(len(flat), dtype=dtype) if sample is None else sample
-        return flat, soft, *_divided(row_weight, weighing.reduction)
-    hard = labels.reshape(-1).long()
+            row_labels = row_labels * weighing.weight.to(dtype)
+        class_weight = None
+    else:
+        row_labels = (labels if labels.ndim == 1 else labels.reshape(-1)).long()
+        may_ignore = check_label_range(row_labels, num_classes, weighing.ignore_index)
+        class_weight = weighing.weight
+    if sample is None and class_weight is None and not may_ignore and len(flat):
+        return flat, row_labels, 1 / len(flat) if weighing.reduction == "mean" else 1.0, None
+
     row_weight = flat.new_ones(len(flat), dtype=dtype) if sample is None else sample
-    may_ignore = check_label_range(hard, num_classes, weighing.ignore_index)
-    counts = hard != weighing.ignore_index
-    if may_ignore:
-        hard = torch.where(counts, hard, 0)
-    if weighing.weight is not None:
-        row_weight = row_weight * weighing.weight.to(dtype)[hard]
-    if may_ignore:
+    counts = row_labels != weighing.ignore_index if may_ignore else None
+    if counts is not None:
+        row_labels = torch.where(counts, row_labels, 0)
         row_weight = torch.where(counts, row_weight, 0.0)
-    row_weight, empty = _divided(row_weight, weighing.reduction)
-    if may_ignore:  # 0 / 0 where no row counts: the mean is NaN, the ignored rows' gradients are 0
-        row_weight = torch.where(counts, row_weight, 0.0)
-    return flat, hard, row_weight, empty
-
-
-def _divided(row_weight: Tensor, reduction: str) -> tuple[Tensor, Tensor | None]:
-    if reduction != "mean":
-        return row_weight, None
+    if class_weight is not None:
+        row_weight = row_weight * class_weight.to(dtype)[row_labels]
+    if weighing.reduction != "mean":
+        return flat, row_labels, row_weight, None
     divisor = row_weight.sum()
-    return row_weight / divisor, (divisor - divisor).detach() / divisor.detach()
+    row_weight = row_weight / divisor
+    if counts is not None:  # 0 / 0 where no row counts: the mean is NaN, the ignored rows' gradients are 0
+        row_weight = torch.where(counts, row_weight, 0.0)
+    return flat, row_labels, row_weight, ((divisor - divisor) / divisor).detach()

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tolerant.losses.fused import plain_phi_rows
+from tolerant.losses.fused import RowWeight, plain_phi_rows
 from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
@@ -230,7 +230,7 @@ def _plain_grad(
     """The gradient as an expression that can be differentiated again."""
     weighing = Weighing(weight, call.ignore_index, call.reduction, sample_weight)
 
-    def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
+    def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
         return plain_phi_rows(z, y, row_weight, PHI[call.phi], dict(call.hyper))
 
     loss = weighted_loss(logits, labels, weighing, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -151,10 +151,16 @@ def build(
     image_size: tuple[int, int] = (32, 32),
     num_features: int | None = None,
     dropout: float = 0.0,
+    init: Literal["torch", "he"] = "torch",
     seed: int = 0,
     **options: Any,
 ) -> nn.Module:
-    """A network by name, its weights drawn from ``seed`` alone (convolutions: He normal).
+    """A network by name, its weights drawn from ``seed`` alone.
+
+    ``init`` is torch's own, or He normal for the convolutions. Batch norm makes the size of a weight
+    matter only as the inverse of its learning rate: He's weights are 2.4 times as large, so they learn
+    6 times as slowly. With them CIFAR-10 at the paper's learning rate of 0.01 ended 1.7 to 9.6 points
+    below the paper (results/ablations/he_init).
 
     ``num_features`` is for "mlp" (default: the picture's pixels). Further options are the network's
     own: ``dense_batch_norm`` (cnn8), ``width`` (small-cnn), ``hidden`` (mlp).
@@ -166,6 +172,8 @@ def build(
         near = difflib.get_close_matches(name, MODELS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"model must be one of {', '.join(MODELS)}; got {name!r}. {hint}")
+    if init not in ("torch", "he"):
+        raise ValueError(f"init must be 'torch' or 'he'; got {init!r}.")
     if num_classes < 2:
         raise ValueError(f"num_classes must be 2 or more; got {num_classes!r}.")
     arguments: dict[str, Any] = {"num_classes": num_classes, "dropout": dropout, **options}
@@ -180,7 +188,8 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = MODELS[name](**arguments)
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        if init == "he":
+            for module in model.modules():
+                if isinstance(module, nn.Conv2d):
+                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
     return model
