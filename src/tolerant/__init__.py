@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Pruner": "tolerant.train.prune",
     "PruneSchedule": "tolerant.train.prune",
+    "NoisyLabelClassifier": "tolerant.adapters.sklearn",
     "find_suspects": "tolerant.audit.suspects",
     "data": "tolerant.data",
     "noise": "tolerant.noise",

@@ -1,0 +1,74 @@
+"""What scikit-learn users pass as X, as the rows the trainer takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from tolerant.audit.sparse import SparseRows, unit_scale
+from tolerant.data.dataset import NoisyDataset
+
+
+@dataclass(frozen=True)
+class InputReader:
+    """Turns X into a data set, the same way for training and for new rows."""
+
+    shape: tuple[int, ...]
+    """Of one row."""
+    sparse: bool
+    mean: Any = 0.0
+    scale: Any = 1.0
+
+    @classmethod
+    def fit(cls, X: Any) -> InputReader:
+        """Measure the training rows.
+
+        Standardised here, in float64: a column of time stamps (1.7e9 and 1,000 apart) has nothing left of
+        it in float32.
+        """
+        shape = _row_shape(X)
+        if len(shape) > 1:
+            return cls(shape, sparse=False)
+        if issparse(X):
+            return cls(shape, sparse=True, scale=unit_scale(X))
+        mean = X.mean(axis=0, dtype=np.float64)
+        deviation = np.sqrt(np.square(X - mean).mean(axis=0))
+        # Rounding leaves a constant column a tiny deviation.
+        constant = deviation <= 1e-12 * np.abs(mean)
+        return cls(shape, sparse=False, mean=mean, scale=1.0 / np.where(constant, 1.0, deviation))
+
+    def dataset(self, X: Any, labels: np.ndarray, class_names: tuple[str, ...]) -> NoisyDataset:
+        """The rows X with these labels."""
+        shape = _row_shape(X)
+        if shape != self.shape:
+            raise ValueError(f"X must have rows of shape {self.shape}, as in fit; got {shape}.")
+        if len(shape) > 1:
+            pictures = X[..., None] if X.ndim == 3 else X
+            return NoisyDataset(pictures, labels, None, class_names, None, "image")
+        if self.sparse or issparse(X):
+            rows = X if issparse(X) else _csr(X)
+            if self.sparse:
+                return NoisyDataset(SparseRows(rows, self.scale), labels, None, class_names)
+            X = rows.toarray()
+        # Clipped, since a value far outside the fitted range would overflow float32.
+        scaled = np.clip((X - self.mean) * self.scale, -1e6, 1e6)
+        return NoisyDataset(scaled.astype(np.float32), labels, None, class_names)
+
+
+def _row_shape(X: Any) -> tuple[int, ...]:
+    shape = tuple(X.shape[1:])
+    if len(shape) == 3 and shape[2] > 4:
+        raise ValueError(
+            f"pictures must be (n, height, width, channels) with at most 4 channels; got {X.shape}. "
+            "Put the channels last: X.transpose(0, 2, 3, 1)."
+        )
+    return (*shape, 1) if len(shape) == 2 else shape
+
+
+def _csr(X: np.ndarray) -> Any:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(X)

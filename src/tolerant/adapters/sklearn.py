@@ -1,0 +1,225 @@
+"""`NoisyLabelClassifier`: a scikit-learn classifier for labels that are partly wrong."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import nn
+
+from tolerant.adapters.inputs import InputReader
+from tolerant.audit.learn import learn
+from tolerant.audit.plan import Settings
+from tolerant.train.device import pick_device
+from tolerant.train.evaluate import predict_log_proba
+
+
+class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
+    """A network trained on labels that may be wrong, which also says which ones it doubts.
+
+    By default truncated L_q, trained as in Zhang & Sabuncu 2018: L_q, then from a third of the epochs on
+    only the rows whose label the model believes (p_y > k), the epoch being chosen on held-out noisy rows.
+
+    Parameters
+    ----------
+    loss : str or nn.Module
+        "truncated-lq" (the above), or any name of ``tolerant.losses.REGISTRY``: "lq", "cce", "mae", ...
+    q : float in [0, 1]
+        Of L_q: 0 is cross entropy, 1 the mean absolute error; larger tolerates more noise, learns slower.
+    k : float in (0, 1) or "auto"
+        Rows with p_y of at most k are pruned. "auto" takes the out-of-fold p_y below which as many rows
+        lie as labels are estimated to be wrong (:func:`tolerant.audit.learn.learn`); no true label is used.
+    model : "auto", str or callable
+        "auto": a dense network for features, a small convolutional one for pictures (ResNet-18 on a GPU
+        from 20,000 pictures on). A name of ``tolerant.train.MODELS``, or a function
+        ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or (channels, height, width).
+    epochs, batch_size, lr : None to have them chosen by the number of rows
+    weight_decay : float
+    validation_fraction : float
+        Share of rows held out, with their given labels, to choose the epoch; below 100 rows none are.
+    folds : int
+        `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
+        one, each on its share. 0 saves that time (5 folds: five sixths of it) and misses memorised rows.
+    class_weight : dict, "balanced" or None
+    warm_start : bool
+        Go on training from the last `fit`'s model.
+    device : "auto", "cpu" or "cuda"
+    random_state : int, RandomState or None
+    verbose : int
+        1 shows progress on standard error.
+
+    Attributes
+    ----------
+    classes_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn
+    p_y_ : ndarray (n,)
+        Probability of each row's given label.
+    kept_ : ndarray of bool (n,)
+        False for rows that training had pruned at its end.
+    noise_rate_, noise_rate_interval_ : float, (float, float)
+        Estimated share of wrong labels, and between which values it may lie.
+    transition_ : ndarray (classes, classes)
+        Estimated, [i, j] = P(given = j given that true = i).
+    suspects_ : tolerant.audit.Suspects
+        Rows whose label the model would change, most doubtful first; ``suspects_.to_frame()``.
+    model_, history_, k_ : the network, one dict an epoch, the threshold used (None without pruning)
+
+    Inputs are features (n, d), dense, sparse or a pandas frame of numbers, or pictures: uint8 (n, height,
+    width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2)); true = np.where(X[:, 0] > 0, "yes", "no")
+    >>> given = np.where(rng.random(300) < 0.2, "yes", true)
+    >>> model = NoisyLabelClassifier(epochs=20, folds=3, random_state=0).fit(X, given)
+    >>> bool(model.score(X, true) > 0.9), bool(model.p_y_[given != true].mean() < 0.3)
+    (True, True)
+    """
+
+    classes_: np.ndarray
+    model_: nn.Module
+
+    def __init__(
+        self,
+        *,
+        loss: Any = "truncated-lq",
+        q: float = 0.7,
+        k: float | Literal["auto"] = 0.5,
+        model: Any = "auto",
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        weight_decay: float = 1e-4,
+        validation_fraction: float = 0.1,
+        folds: int = 5,
+        class_weight: Any = None,
+        warm_start: bool = False,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.q = q
+        self.k = k
+        self.model = model
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.folds = folds
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NoisyLabelClassifier:
+        """Train on rows X with given labels y, some of them perhaps wrong."""
+        go_on = self.warm_start and hasattr(self, "model_")
+        X, y = self._validate(X, y=y, reset=not go_on)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y must name at least two classes; got one class only, {classes[0]!r}. "
+                "There is nothing to tell apart: check the labels."
+            )
+        if go_on and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"warm_start needs the classes of the last fit, {self.classes_.tolist()}; got "
+                f"{classes.tolist()}. Use warm_start=False to start anew."
+            )
+        weight = self._weights(X, labels, classes, sample_weight)
+        if not go_on:
+            self._reader = InputReader.fit(X)
+        dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        learned = learn(
+            dataset,
+            self._settings(seed),
+            folds=self.folds,
+            sample_weight=weight,
+            start=self.model_ if go_on else None,
+            device=self.device,
+            progress="auto" if self.verbose else "quiet",
+        )
+        self.classes_ = classes
+        self.model_ = learned.result.model
+        self.history_ = learned.result.history
+        self.p_y_ = learned.p_y
+        self.kept_ = learned.kept
+        self.k_ = learned.k
+        self.suspects_ = learned.suspects
+        self.transition_ = learned.suspects.transition
+        rate = learned.suspects.noise_rate
+        self.noise_rate_ = rate.estimate
+        self.noise_rate_interval_ = (rate.low, rate.high)
+        self._preprocess = learned.result.preprocess
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of `classes_`, float32 (n, classes)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Log-probabilities of `classes_`, float32 (n, classes)."""
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        names = tuple(map(str, self.classes_))
+        dataset = self._reader.dataset(X, np.zeros(X.shape[0], np.int64), names)
+        device = pick_device(self.device)
+        log_probs = predict_log_proba(self.model_, dataset, self._preprocess, device=device)
+        self.model_.to("cpu")  # where a pickle can be read by a machine without a GPU
+        return log_probs
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable of `classes_`, (n,)."""
+        log_probs = self.predict_log_proba(X)
+        return self.classes_[log_probs.argmax(axis=1)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _validate(self, X: Any, **options: Any) -> Any:
+        pictures = getattr(X, "ndim", 2) in (3, 4) and getattr(X, "dtype", None) == np.uint8
+        if pictures:
+            options |= {"allow_nd": True, "dtype": np.uint8}
+        else:
+            options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+        return validate_data(self, X, **options)
+
+    def _weights(
+        self, X: Any, labels: np.ndarray, classes: np.ndarray, sample_weight: Any
+    ) -> np.ndarray | None:
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, classes[labels])
+        left = np.unique(labels[weight > 0])
+        if len(left) < 2:
+            raise ValueError(
+                "sample_weight and class_weight must leave rows of at least two classes; rows of weight "
+                f"above 0 are left of {len(left)} class(es)."
+            )
+        return weight
+
+    def _settings(self, seed: int) -> Settings:
+        return Settings(
+            model=self.model,
+            loss=self.loss,
+            q=self.q,
+            k=self.k,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            validation_fraction=self.validation_fraction,
+            standardise=not self._reader.sparse,
+            seed=seed,
+        )

@@ -1,0 +1,263 @@
+"""Our losses and pruning inside the Transformers ``Trainer``::
+
+    prune = PruneRows(rows, PruneSchedule(start_epoch=2, every=1, k=0.5))
+    Trainer(
+        model,
+        args,
+        train_dataset=prune.dataset,
+        eval_dataset=noisy_validation_rows,
+        compute_loss_func=TrainerLoss(LqLoss(q=0.7)),
+        callbacks=[prune],
+    ).train()
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from tolerant.extras import extra
+from tolerant.files import write_atomic
+from tolerant.losses.log_prob import log_p_y
+from tolerant.train.evaluate import evaluating
+from tolerant.train.prune import Pruner, PruneSchedule
+
+transformers = extra("transformers", install="transformers")
+
+IGNORED = -100  # what Transformers does not count in num_items_in_batch
+FILE = "tolerant_prune.safetensors"
+
+
+class TrainerLoss:
+    """A loss of ours as the ``compute_loss_func`` of a ``Trainer``.
+
+    For sequence classification (one label a row) and for every token with a label other than -100
+    (token classification, masked and causal language models). The sum over a micro-batch is divided by
+    the number of labels in the whole batch of an optimiser step, over all accumulation steps and ranks,
+    as Trainer counts them: 8 rows at once and 4 times 2 rows have the same gradient.
+
+    Args:
+        loss: such as ``LqLoss(q=0.7)``; its reduction does not matter.
+        shift: whether logits at a position predict the next label, as in causal language models; by
+            default told from the class of the model's outputs.
+
+    One process a GPU (``torchrun``, ``accelerate launch``): several GPUs in one process are refused.
+    """
+
+    def __init__(self, loss: nn.Module, *, shift: bool | None = None) -> None:
+        self.loss = copy.deepcopy(loss)
+        reducing = [part for part in self.loss.modules() if hasattr(part, "reduction")]
+        if not reducing:
+            raise ValueError(f"loss must have a reduction, such as LqLoss(); got {type(loss).__name__}.")
+        for part in reducing:
+            part.reduction = "sum"  # type: ignore[assignment]
+            if getattr(part, "ignore_index", IGNORED) != IGNORED:
+                raise ValueError(
+                    f"ignore_index must be {IGNORED}, the labels Trainer does not count; "
+                    f"got {part.ignore_index}."
+                )
+        self.shift = shift
+
+    def __call__(
+        self, outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        logits, labels = _aligned(outputs, labels, self.shift)
+        self.loss.to(logits.device)  # class weights and transition matrices go where the model is
+        total: Tensor = self.loss(logits.flatten(0, -2), labels.flatten())
+        if num_items_in_batch is None:
+            num_items_in_batch = (labels != IGNORED).sum()
+        count = torch.as_tensor(num_items_in_batch, device=total.device)
+        if count.ndim:
+            raise ValueError(
+                "one process must drive one GPU; Trainer drives several (DataParallel), whose loss it "
+                "would scale wrongly. Start it with torchrun, or set CUDA_VISIBLE_DEVICES."
+            )
+        return total / count.clamp(min=1)  # a step whose rows are all pruned has gradient 0
+
+
+class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
+    """Prunes rows of a ``Trainer`` by the paper's algorithm.
+
+    Before an epoch the schedule names, the model of the best noisy evaluation so far, by Trainer's
+    ``metric_for_best_model`` (default: the loss; without evaluations the current model), scores every
+    training row in eval mode. Rows with p_y <= k stay in their batches with labels of -100, which
+    neither the loss nor ``num_items_in_batch`` counts: steps an epoch and learning rates stay as
+    planned, and pruned rows still cost their time. p_y of a row of tokens is the geometric mean over
+    its labels. ``load_best_model_at_end=True`` selects the epoch, as in any Trainer.
+
+    State is saved into Trainer's checkpoints and read back by ``resume_from_checkpoint`` of one in
+    ``output_dir``. Under DDP every rank scores its share and all prune alike.
+
+    Args:
+        rows: map-style, each row a mapping with its label or labels under ``label``.
+        given_labels: int [N]; with it a class that pruning would empty keeps its best row.
+        shift: as in `TrainerLoss`.
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        schedule: PruneSchedule,
+        *,
+        label: str = "labels",
+        given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
+        shift: bool | None = None,
+    ) -> None:
+        self.rows, self.schedule, self.shift = rows, schedule, shift
+        self.pruner = Pruner(len(rows), given_labels, k=schedule.k)
+        # Shared memory: the loader's workers see later rounds too.
+        self._kept = self.pruner.kept.clone().share_memory_()
+        self.dataset = _KeptLabels(rows, label, self._kept)
+        self.best_value: float | None = None
+        self._best: dict[str, Tensor] | None = None
+        self._evaluated: set[str] = set()
+
+    @property
+    def kept(self) -> Tensor:
+        """bool [N], True trains."""
+        return self.pruner.kept
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if getattr(args, "deepspeed", None) or getattr(args, "fsdp", None):
+            raise ValueError("PruneRows needs the whole model on every device: DDP, not DeepSpeed or FSDP.")
+        if kwargs["train_dataloader"].dataset is not self.dataset:
+            raise ValueError("train_dataset must be the `dataset` of this PruneRows, or nothing is pruned.")
+        if state.global_step:
+            self._load(_folder(args, state) / FILE)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        epoch = state.epoch or 0.0
+        if epoch != int(epoch) or not self.schedule.due(int(epoch)):
+            return  # resumed in the middle of an epoch: its round is in the checkpoint
+        if self._best is None and self._evaluated:
+            raise ValueError(
+                f"metric_for_best_model must be an evaluated metric; got {_metric(args)!r}. "
+                f"Evaluated: {', '.join(sorted(self._evaluated))}."
+            )
+        self._prune(args, kwargs["model"], kwargs["train_dataloader"].collate_fn)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
+        name = _metric(args)
+        self._evaluated |= metrics.keys()
+        if name not in metrics:
+            return
+        higher = args.greater_is_better
+        if higher is None:
+            higher = not name.endswith("loss")
+        value, best = metrics[name], self.best_value
+        if best is None or (value > best if higher else value < best):
+            self.best_value, self._best = value, _copy(kwargs["model"])
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        pruner = self.pruner.state_dict()
+        tensors = {"p_y": pruner.pop("p_y")}
+        tensors |= {f"best/{name}": t.contiguous() for name, t in (self._best or {}).items()}
+        record = json.dumps({"pruner": pruner, "best_value": self.best_value})
+        data = extra("safetensors.torch").save(tensors, metadata={"record": record})
+        write_atomic(_folder(args, state) / FILE, data)
+
+    def _load(self, path: Path) -> None:
+        if not path.exists():
+            raise ValueError(
+                f"{path} is not there: resume from a checkpoint in output_dir that was saved with PruneRows."
+            )
+        with extra("safetensors").safe_open(path, framework="pt") as file:
+            record = json.loads(file.metadata()["record"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        self.pruner.load_state_dict({**record["pruner"], "p_y": tensors.pop("p_y")})
+        self._kept.copy_(self.pruner.kept)
+        self.best_value = record["best_value"]
+        self._best = {name.removeprefix("best/"): t for name, t in tensors.items()} or None
+
+    @torch.no_grad()
+    def _prune(self, args: Any, model: Any, collate: Any) -> None:
+        index = range(args.process_index, len(self.rows), args.world_size)
+        batches = DataLoader(self.rows, args.eval_batch_size, sampler=index, collate_fn=collate)
+        now = _copy(model)
+        if self._best is not None:
+            model.load_state_dict(self._best)
+        try:
+            with evaluating(model):
+                p_y = torch.cat(list(self._scores(model, batches)) or [torch.empty(0)])
+        finally:
+            model.load_state_dict(now)
+        known = ~p_y.isnan()  # a row without any label has nothing to be pruned for
+        self.pruner.update(torch.arange(index.start, index.stop, index.step)[known], p_y[known])
+        self._kept.copy_(self.pruner.kept)
+
+    def _scores(self, model: Any, batches: Any) -> Iterator[Tensor]:
+        for batch in batches:
+            inputs = {name: value.to(model.device) for name, value in batch.items()}
+            labels = inputs.pop("labels")
+            logits, labels = _aligned(model(**inputs), labels, self.shift)
+            if labels.ndim == 1:
+                labels = labels[:, None]
+            counts = labels != IGNORED
+            log_p = log_p_y(logits.flatten(0, -2), labels.flatten().clamp(min=0)).reshape(labels.shape)
+            yield (torch.where(counts, log_p, 0.0).sum(1) / counts.sum(1)).exp().float().cpu()
+
+
+class _KeptLabels(Dataset[Any]):
+    """The rows, those pruned with labels that are not counted."""
+
+    def __init__(self, rows: Any, label: str, kept: Tensor) -> None:
+        if len(rows) and label not in rows[0]:
+            raise ValueError(
+                f"rows must hold their labels under {label!r}; got {', '.join(rows[0])}. A collator that "
+                "makes labels of the inputs comes too late: put them into the rows."
+            )
+        self.rows, self.label, self.kept = rows, label, kept
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
+        row = self.rows[index]
+        return row if self.kept[index] else {**row, self.label: _ignored(row[self.label])}
+
+
+def _ignored(labels: Any) -> Any:
+    if isinstance(labels, Tensor | np.ndarray):
+        like: Any = torch.full_like if isinstance(labels, Tensor) else np.full_like
+        return like(labels, IGNORED)
+    return [IGNORED] * len(labels) if isinstance(labels, Sequence) else IGNORED
+
+
+def _aligned(outputs: Any, labels: Tensor, shift: bool | None) -> tuple[Tensor, Tensor]:
+    """Logits (..., C) and the labels (...) they predict."""
+    logits = outputs["logits"] if isinstance(outputs, Mapping) else outputs[0]
+    if shift is None:
+        shift = "CausalLM" in type(outputs).__name__
+    if shift:
+        logits, labels = logits[..., :-1, :], labels[..., 1:]
+    if logits.shape[:-1] != labels.shape:
+        raise ValueError(
+            f"labels must have the logits' shape without classes, {tuple(logits.shape[:-1])}; "
+            f"got {tuple(labels.shape)}."
+        )
+    return logits, labels
+
+
+def _metric(args: Any) -> str:
+    name = args.metric_for_best_model or "loss"
+    return name if name.startswith("eval_") else f"eval_{name}"
+
+
+def _folder(args: Any, state: Any) -> Path:
+    prefix = transformers.trainer_utils.PREFIX_CHECKPOINT_DIR
+    return Path(args.output_dir) / f"{prefix}-{state.global_step}"
+
+
+def _copy(module: Any) -> dict[str, Tensor]:
+    """The weights on the host, where a second set of them costs no GPU memory."""
+    return {name: t.detach().to("cpu", copy=True) for name, t in module.state_dict().items()}

@@ -1,0 +1,137 @@
+"""From doubtful labels to a model and a list of suspects: what estimator and command line share."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from tolerant.audit.belief import by_label, expected_wrong, fit_noise_model, sharpen
+from tolerant.audit.plan import Settings, make_job
+from tolerant.audit.scoring import out_of_fold
+from tolerant.audit.suspects import Suspects, find_suspects
+from tolerant.data.dataset import NoisyDataset
+from tolerant.train.device import pick_device
+from tolerant.train.evaluate import predict_log_proba
+from tolerant.train.fleet import Fleet
+from tolerant.train.job import Job, TrainResult
+from tolerant.train.progress import ProgressMode
+
+_USUAL_K = 0.5  # the paper's
+_FIT_ROWS = 20_000
+_K_RANGE = (0.05, 0.9)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A trained model and what it says of the labels it learnt from."""
+
+    result: TrainResult
+    probs: np.ndarray
+    """float32 [N, C] of every row; out of fold where there were folds."""
+    p_y: np.ndarray
+    """float32 [N]: of the given label, from `probs`."""
+    suspects: Suspects
+    kept: np.ndarray
+    """bool [N]: trained on to the end; for a row that was held out, whether it would have been."""
+    pruned_at: np.ndarray
+    """int64 [N]: the epoch before which a row was pruned, -1 for never."""
+    k: float | None
+    """The threshold of pruning; None where nothing was pruned."""
+
+
+def learn(
+    dataset: NoisyDataset,
+    settings: Settings,
+    *,
+    folds: int = 5,
+    sample_weight: np.ndarray | None = None,
+    start: nn.Module | None = None,
+    device: str | torch.device = "auto",
+    progress: ProgressMode = "auto",
+) -> Learned:
+    """Score every row out of fold, then train on all of them.
+
+    With ``folds`` below 2, or where no two classes would be left to train a fold on, the final model scores
+    its own training rows: cheaper, but rows it has memorised are missed.
+
+    ``start`` is a model that the final training goes on from; folds start anew, since it has seen their rows.
+
+    ``k="auto"`` needs no true label: the noise model fitted to the out-of-fold predictions estimates the
+    share of wrong labels, and k is the out-of-fold p_y below which that share of the rows lies (between
+    0.05 and 0.9). The paper's 0.5 suits ten classes; many classes or hard rows leave right labels below it.
+    """
+    if folds < 0:
+        raise ValueError(f"folds must be 0 (score with the final model) or more; got {folds!r}.")
+    device = pick_device(device)
+    num_rows = len(dataset)
+    k = _USUAL_K if settings.k == "auto" else float(settings.k)
+    probs = np.zeros((num_rows, dataset.num_classes), np.float32)
+    held_out = np.zeros(num_rows, bool)
+    if folds >= 2:
+
+        def fold_job(rows: NoisyDataset, weight: np.ndarray | None, name: str) -> Job:
+            return make_job(rows, settings, device, k=k, sample_weight=weight, name=name)
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "pruning at k=")  # of the final model it is said
+            scored = out_of_fold(
+                dataset,
+                fold_job,
+                folds=min(folds, num_rows),
+                seed=settings.seed,
+                device=device,
+                sample_weight=sample_weight,
+                progress=progress,
+            )
+        probs, held_out = scored.probs, scored.held_out
+        if settings.k == "auto" and held_out.any():
+            k = choose_k(dataset.given_labels[held_out], probs[held_out])
+
+    used = np.arange(num_rows) if sample_weight is None else np.flatnonzero(sample_weight > 0)
+    rows = dataset if len(used) == num_rows else dataset.subset(used)
+    weight = None if sample_weight is None else sample_weight[used]
+    job = make_job(rows, settings, device, k=k, sample_weight=weight, name="all rows")
+    if start is not None:
+        job = replace(job, model=start)
+    (result,) = Fleet(side_by_side=1, device=device, progress=progress).run([job])
+    if isinstance(result, Exception):
+        raise result
+
+    if not held_out.all():
+        own = np.exp(predict_log_proba(result.model, dataset, result.preprocess, device=device))
+        probs = np.where(held_out[:, None], probs, own)
+    p_y = probs[np.arange(num_rows), dataset.given_labels]
+    kept, pruned_at = np.ones(num_rows, bool), np.full(num_rows, -1)
+    if job.prune is not None:
+        kept = p_y > k  # validation rows and rows of weight 0 did not train: as they would be judged
+        trained = used[result.train_index]
+        kept[trained], pruned_at[trained] = result.kept, result.pruned_at
+    suspects = find_suspects(
+        dataset.given_labels,
+        probs,
+        ids=dataset.ids,
+        class_names=dataset.class_names,
+        kept=kept if job.prune is not None else None,
+        pruned_at=pruned_at if job.prune is not None else None,
+        seed=settings.seed,
+    )
+    return Learned(result, probs, p_y, suspects, kept, pruned_at, k if job.prune is not None else None)
+
+
+def choose_k(given_labels: np.ndarray, probs: np.ndarray) -> float:
+    """The p_y below which as many rows lie as labels are estimated to be wrong.
+
+    >>> probs = np.array([[0.9, 0.1]] * 8 + [[0.2, 0.8]] * 8)
+    >>> choose_k(np.array([0] * 6 + [1] * 2 + [1] * 6 + [0] * 2), probs)
+    0.2
+    """
+    sample = np.random.default_rng(0).permutation(len(given_labels))[:_FIT_ROWS]
+    given, probs = given_labels[sample], probs[sample]
+    model = fit_noise_model(given, probs)
+    wrong = expected_wrong(by_label(given, sharpen(probs, model.sharpness)), model.transition)
+    p_y = probs[np.arange(len(given)), given]
+    return float(np.clip(np.quantile(p_y, wrong), *_K_RANGE))

@@ -1,0 +1,88 @@
+"""Out-of-fold predictions: every row scored by a model that did not train on it.
+
+A network fits the wrong labels it trains on as well in the end; scored on its own training rows it believes
+them, and they are missed. So the rows are dealt into folds, and each fold is scored by a model trained, with
+the robust loss, on the others. This costs (folds - 1) trainings' worth of time beside the final one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.train.evaluate import predict_log_proba
+from tolerant.train.fleet import Fleet
+from tolerant.train.job import Job, TrainResult
+from tolerant.train.progress import ProgressMode
+
+MakeJob = Callable[[NoisyDataset, "np.ndarray | None", str], Job]
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """What models that did not see a row say of it."""
+
+    probs: np.ndarray
+    """float32 [N, C]."""
+    held_out: np.ndarray
+    """bool [N]; False for a row that no fold could hold out, since only one class would have been left."""
+
+
+def deal_folds(given_labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """int64 [N]: the fold of each row, every class dealt out evenly.
+
+    >>> deal_folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
+    [0, 1, 0, 1, 1, 0]
+    """
+    order = np.random.Generator(np.random.PCG64([seed, folds])).permutation(len(given_labels))
+    order = order[np.argsort(given_labels[order], kind="stable")]
+    fold = np.empty(len(order), np.int64)
+    fold[order] = np.arange(len(order)) % folds  # goes on from class to class: folds of equal size
+    return fold
+
+
+def out_of_fold(
+    dataset: NoisyDataset,
+    make_job: MakeJob,
+    *,
+    folds: int,
+    seed: int,
+    device: torch.device,
+    sample_weight: np.ndarray | None = None,
+    progress: ProgressMode = "quiet",
+) -> OutOfFold:
+    """Score every row with a model trained on the other folds.
+
+    ``make_job(rows, sample_weight, name)`` says how to train; rows of weight 0 are scored and train nothing.
+    """
+    fold = deal_folds(dataset.given_labels, folds, seed)
+    used = np.ones(len(dataset), bool) if sample_weight is None else sample_weight > 0
+    parts = []
+    for number in range(folds):
+        train = np.flatnonzero((fold != number) & used)
+        if len(np.unique(dataset.given_labels[train])) >= 2 and (fold == number).any():
+            parts.append((np.flatnonzero(fold == number), train))
+
+    def job(number: int, train: np.ndarray) -> Job:
+        weight = None if sample_weight is None else sample_weight[train]
+        return make_job(dataset.subset(train), weight, f"fold {number + 1} of {len(parts)}")
+
+    probs = np.full((len(dataset), dataset.num_classes), 1.0 / dataset.num_classes, np.float32)
+    held_out = np.zeros(len(dataset), bool)
+
+    def score(number: int, result: TrainResult | Exception) -> None:
+        if isinstance(result, Exception):
+            raise result
+        index = parts[number][0]
+        log_probs = predict_log_proba(result.model, dataset.subset(index), result.preprocess, device=device)
+        probs[index] = np.exp(log_probs)
+        held_out[index] = True
+
+    # Side by side they fill a GPU; on a CPU one at a time is as fast and takes less memory.
+    fleet = Fleet(side_by_side=folds if device.type == "cuda" else 1, device=device, progress=progress)
+    fleet.run((job(number, train) for number, (_, train) in enumerate(parts)), score)
+    return OutOfFold(probs, held_out)

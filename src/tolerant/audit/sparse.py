@@ -1,0 +1,43 @@
+"""Sparse rows for a trainer that wants dense ones: made dense when asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class SparseRows:
+    """A SciPy CSR matrix that looks like a float32 array (N, D), its rows dense only batch by batch.
+
+    Everything is multiplied by one ``scale``: a column by column one would blow rare words up, and
+    subtracting means would leave no zeros.
+
+    >>> import scipy.sparse
+    >>> rows = SparseRows(scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 0.0]]), scale=0.5)
+    >>> rows[np.array([1, 0])].tolist()
+    [[0.5, 0.0], [0.0, 1.0]]
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, matrix: Any, scale: float = 1.0) -> None:
+        self._matrix = (matrix.tocsr() * scale).astype(np.float32)
+        self.shape: tuple[int, int] = tuple(matrix.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.ascontiguousarray(self._matrix[index].toarray())
+
+
+def unit_scale(matrix: Any) -> float:
+    """What makes the mean square over all cells 1, as it is for standardised columns.
+
+    >>> import scipy.sparse
+    >>> unit_scale(scipy.sparse.csr_matrix([[0.0, 2.0], [0.0, 2.0]]))
+    0.7071067811865475
+    """
+    squares = float(np.square(matrix.data, dtype=np.float64).sum())
+    return float(np.sqrt(np.prod(matrix.shape) / squares)) if squares > 0 else 1.0
