@@ -225,10 +225,13 @@ def test_on_the_gpu(hyper: dict[str, float], dtype: torch.dtype) -> None:
 
 @pytest.mark.gpu
 def test_accumulates_in_fp32_on_the_gpu() -> None:
+    """Sixteen chunks summed in fp32 are as near the truth as one: bf16's rounding of G is what is left."""
     hidden, weight, _, _, labels = problem(1024, 64, 1000, torch.bfloat16, "cuda")
     inputs = [hidden.requires_grad_(), weight.requires_grad_()]
     exact = [t.detach().double().requires_grad_() for t in inputs]
     (_, want) = grads(LqLoss(q=0.7)(F.linear(*exact), labels), exact)
-    loss = linear_lq_loss(hidden, weight, labels, chunk_rows=64, accumulate_fp32=True)
-    (_, got) = grads(loss, inputs)
-    assert (got.double() - want).norm() <= 2**-8 * want.norm()
+    errors = []
+    for chunk_rows in (64, 1024):
+        loss = linear_lq_loss(hidden, weight, labels, chunk_rows=chunk_rows, accumulate_fp32=True)
+        errors.append((grads(loss, inputs)[1].double() - want).norm())
+    assert errors[0] <= 1.02 * errors[1]

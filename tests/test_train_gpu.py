@@ -65,7 +65,7 @@ def test_gradient_of_the_first_step_agrees_within_bf16():
     for precision in ("fp32", "bf16"):
         job = Job(dataset=pictures(), model="small-cnn", loss="lq", recipe=quick(precision=precision))
         run = Run(job, torch.device("cuda", 0))
-        before = torch.cat([t.flatten().clone() for t in run.weights.trained.values()])
+        before = torch.cat([t.detach().flatten() for t in run.weights.trained.values()])
         with torch.cuda.stream(run.stepper.stream):
             run.stepper.begin(*run._draw_epoch()[:2], 0.01, 0)
             run.stepper.step()

@@ -166,6 +166,7 @@ class _LinearLq(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.grads = None if all(g is None for g in output[1:]) else output[1:]
         ctx.mark_non_differentiable(*[g for g in output[1:] if g is not None])
+        ctx.set_materialize_grads(False)  # or the backward pass would fill zeros as large as the layer
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:

@@ -204,6 +204,7 @@ class _PhiLoss(torch.autograd.Function):
         ctx.grad = output[1]
         if ctx.grad is not None:
             ctx.mark_non_differentiable(ctx.grad)
+        ctx.set_materialize_grads(False)  # or the backward pass would fill zeros for `grad`, all N x C
         ctx.save_for_backward(logits, labels, weight, sample_weight)
 
     @staticmethod
