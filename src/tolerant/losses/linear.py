@@ -169,7 +169,9 @@ class _LinearLq(torch.autograd.Function):
         ctx.set_materialize_grads(False)  # or the backward pass would fill zeros as large as the layer
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if upstream is None:  # the loss is not part of what is differentiated
+            return (None,) * 7
         grads: tuple[Tensor | None, ...]
         if torch.is_grad_enabled():  # create_graph
             grads = _plain_grads(upstream, ctx.saved_tensors, ctx.job)

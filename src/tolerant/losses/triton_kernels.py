@@ -208,7 +208,9 @@ class _PhiLoss(torch.autograd.Function):
         ctx.save_for_backward(logits, labels, weight, sample_weight)
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+        if upstream is None:  # the loss is not part of what is differentiated
+            return (None,) * 5
         if torch.is_grad_enabled():  # create_graph
             return (_plain_grad(ctx.call, upstream, *ctx.saved_tensors), *[None] * 4)
         grad, ctx.grad = ctx.grad, None
