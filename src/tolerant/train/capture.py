@@ -112,7 +112,7 @@ class Stepper:
             logits = net(inputs)
         index = index.to(self.device)
         # fp32: a loss from outside may not upcast, and bf16 holds no p_y between 0.996 and 1.
-        loss = self.loss(logits.float(), self.rows.labels[index])
+        loss = self.loss(logits.float(), self.rows.labels.index_select(0, index))
         if self.sample_weight is not None:
             loss = (loss * self.sample_weight[index]).mean()
         loss.backward()

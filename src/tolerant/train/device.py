@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -44,6 +46,20 @@ def _cpu_multiplies_bf16() -> bool:
         return "amx_bf16" in Path("/proc/cpuinfo").read_text()
     except OSError:
         return False
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Ask glibc to keep what training frees: the next step needs it again.
+
+    By default it hands the large tensors of a step back to the kernel and faults them in again: up
+    to 14,000 page faults a step of the small CNN, a sixth of its time. Up to 1 GiB stays with the
+    process instead. Other C libraries are left alone.
+    """
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, its largest value
+        mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD
 
 
 class Arriving:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from tolerant.train.capture import Stepper
 from tolerant.train.checkpoint import Checkpoints, strip
-from tolerant.train.device import Arriving, Clock, use_bf16
+from tolerant.train.device import Arriving, Clock, keep_freed_memory, use_bf16
 from tolerant.train.evaluate import score
 from tolerant.train.job import Job, Record, TrainResult
 from tolerant.train.measure import measure, pruning_record, refuse_divergence
@@ -45,6 +45,8 @@ class Run:
         self._checkpoints = None
         if job.checkpoint is not None:
             self._checkpoints = Checkpoints(job.checkpoint, job.identity(loss))
+        if device.type == "cpu":
+            keep_freed_memory()
         self.bf16 = use_bf16(self.recipe.precision, device)
         self.loss = loss.to(device)
         self._load_rows()
