@@ -431,3 +431,16 @@ def test_cuda_graph_capture_without_host_sync(name):
     leaf.data.copy_(torch.randn(N, C))
     graph.replay()
     torch.testing.assert_close(gradient, torch.autograd.grad(loss(leaf, labels), leaf)[0])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_log_p_y_of_any_shape(shape):
+    logits, labels, _ = example(25, shape, torch.float64)
+    expected = -F.cross_entropy(logits, labels, reduction="none")
+    torch.testing.assert_close(functional.log_p_y(logits, labels), expected)
+    leaf = logits.requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: functional.log_p_y(z, labels), leaf)
+    with pytest.raises(ValueError, match=r"labels must be in 0..4; got -1"):
+        functional.log_p_y(logits, torch.full_like(labels, -1))
+    with pytest.raises(TypeError, match="labels must be class indices"):
+        functional.log_p_y(logits, labels.double())

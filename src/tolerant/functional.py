@@ -14,12 +14,29 @@ from typing import Any
 from torch import Tensor
 
 from tolerant.losses.binary import binary_lq_loss
-from tolerant.losses.check import check_reduction
+from tolerant.losses.check import check_label_range, check_reduction
 from tolerant.losses.linear import linear_lq_loss
-from tolerant.losses.log_prob import log_p_given, log_p_y, log_softmax
+from tolerant.losses.log_prob import log_p_y as _log_p_y_of_rows
 from tolerant.losses.module import RobustLoss
-from tolerant.losses.reduction import Weighing
+from tolerant.losses.reduction import Weighing, check_call, rows_of
 from tolerant.losses.registry import REGISTRY
+
+
+def log_p_y(logits: Tensor, labels: Tensor) -> Tensor:
+    """Log-probability of each given label: what every loss of p_y is a function of.
+
+    logits (N, C) or (N, C, d1, ...), labels (N, d1, ...); fp32 at least, its gradient in the logits' dtype.
+    All digits are kept: near p_y = 1, where ``log_softmax`` has none left, and for gaps of 10,000.
+
+    >>> import torch
+    >>> log_p_y(torch.tensor([[50.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1]))
+    tensor([-1.9287e-22, -6.9315e-01])
+    """
+    if labels.is_floating_point():
+        raise TypeError(f"labels must be class indices; got {labels.dtype}. Call labels.long().")
+    num_classes, shape = check_call(logits, labels, Weighing())
+    check_label_range(labels.reshape(-1), num_classes, ignore_index=None)
+    return _log_p_y_of_rows(rows_of(logits), labels.reshape(-1).long()).reshape(shape)
 
 
 def _function(loss: type[RobustLoss]) -> Callable[..., Tensor]:
@@ -69,8 +86,6 @@ bootstrap_hard_loss = _function(REGISTRY["bootstrap-hard"].module)
 __all__ = [
     "binary_lq_loss",
     "linear_lq_loss",
-    "log_p_given",
     "log_p_y",
-    "log_softmax",
     *(f"{name.replace('-', '_')}_loss" for name in REGISTRY),
 ]

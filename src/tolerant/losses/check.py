@@ -37,8 +37,8 @@ def check_logits_and_labels(logits: Tensor, labels: Tensor) -> None:
         )
 
 
-def check_label_range(labels: Tensor, num_classes: int, ignore_index: int) -> bool:
-    """Refuses labels outside 0..C-1; tells whether any row may be ignored.
+def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None) -> bool:
+    """Refuses labels outside 0..C-1 (but for ignore_index); tells whether any row may be ignored.
 
     On the CPU only: on a GPU the check would stop the host for the device, and an index out of range
     stops the kernel there. Inside torch.compile and torch.vmap values cannot be looked at.
@@ -47,16 +47,19 @@ def check_label_range(labels: Tensor, num_classes: int, ignore_index: int) -> bo
         return True
     try:
         low, high = (int(bound) for bound in torch.aminmax(labels))
-        if low >= 0 and high < num_classes and not low <= ignore_index <= high:
+        inside = low >= 0 and high < num_classes
+        if inside and (ignore_index is None or not low <= ignore_index <= high):
             return False
-        wrong = labels[((labels < 0) | (labels >= num_classes)) & (labels != ignore_index)]
+        outside = (labels < 0) | (labels >= num_classes)
+        wrong = labels[outside if ignore_index is None else outside & (labels != ignore_index)]
         if wrong.numel() == 0:
             return True
         first = int(wrong[0])
     except RuntimeError:
         return True
+    unless = "" if ignore_index is None else f", or ignore_index={ignore_index}"
     raise ValueError(
-        f"labels must be in 0..{num_classes - 1}, or ignore_index={ignore_index}; got {first}. "
+        f"labels must be in 0..{num_classes - 1}{unless}; got {first}. "
         "Check that the model has one output per class and that labels start at 0."
     )
 
