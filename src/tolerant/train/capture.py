@@ -108,7 +108,10 @@ class Stepper:
     def _train_on(self, index: Tensor, net: Any, read: Tensor | None = None) -> None:
         self.weights.zero_grad()
         inputs = self.rows.batch(index, read)
-        with autocast(self.device, self.bf16):
+        if self.bf16:
+            with autocast(self.device, True):
+                logits = net(inputs)
+        else:
             logits = net(inputs)
         index = index.to(self.device)
         # fp32: a loss from outside may not upcast, and bf16 holds no p_y between 0.996 and 1.

@@ -64,10 +64,14 @@ class ResNet(nn.Module):
                 blocks.append(_Block(width_in, width, 2 if stage and not block else 1))
                 width_in = width
         self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Sequential(_GlobalMean(), nn.Dropout(dropout), nn.Linear(width_in, num_classes))
+        self.head = nn.Sequential(_GlobalMean(), *_dropout(dropout), nn.Linear(width_in, num_classes))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.blocks(self.stem(x)))
+
+
+def _dropout(rate: float) -> list[nn.Module]:
+    return [nn.Dropout(rate)] if rate else []
 
 
 def _conv(width_in: int, width: int, *, pool: bool = False) -> list[nn.Module]:
@@ -95,7 +99,7 @@ def _cnn8(
     layers += [_Flatten(), nn.Linear(flat, 256, bias=not dense_batch_norm)]
     if dense_batch_norm:
         layers.append(nn.BatchNorm1d(256))
-    return nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Dropout(dropout), nn.Linear(256, num_classes))
+    return nn.Sequential(*layers, nn.ReLU(inplace=True), *_dropout(dropout), nn.Linear(256, num_classes))
 
 
 def _small_cnn(
@@ -111,7 +115,7 @@ def _small_cnn(
         *_conv(width, 2 * width, pool=True),
         *_conv(2 * width, 4 * width),
         _GlobalMean(),
-        nn.Dropout(dropout),
+        *_dropout(dropout),
         nn.Linear(4 * width, num_classes),
     )
 
@@ -122,7 +126,7 @@ def _mlp(
     """Dense layers with ReLU, for tables; pictures are flattened."""
     layers: list[nn.Module] = [_Flatten()]
     for width in hidden:
-        layers += [nn.Linear(num_features, width), nn.ReLU(inplace=True), nn.Dropout(dropout)]
+        layers += [nn.Linear(num_features, width), nn.ReLU(inplace=True), *_dropout(dropout)]
         num_features = width
     return nn.Sequential(*layers, nn.Linear(num_features, num_classes))
 
