@@ -4,7 +4,7 @@ from tolerant.losses.binary import BinaryLqLoss
 from tolerant.losses.combine import BackwardCorrected, ForwardCorrected, SumLoss
 from tolerant.losses.full_row import BootstrapLoss, GJSLoss, HardBootstrapLoss, NCELoss, NFLLoss
 from tolerant.losses.linear import LinearLqLoss
-from tolerant.losses.module import (
+from tolerant.losses.phi_losses import (
     AELLoss,
     AGCELoss,
     AULLoss,

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from tolerant.losses.fused import RowWeight, weigh
 from tolerant.losses.log_prob import log_p_given, log_softmax
-from tolerant.losses.module import CCELoss, PhiLoss, RobustLoss
+from tolerant.losses.module import PhiLoss, RobustLoss
+from tolerant.losses.phi_losses import CCELoss
 from tolerant.losses.reduction import Weighing, weighted_loss
 from tolerant.matrix import check_transition
 

@@ -18,8 +18,9 @@ from tolerant.losses.check import check_reduction
 from tolerant.losses.fused import RowWeight, plain_phi_rows
 from tolerant.losses.linear_chunks import Job, rows_of_a_chunk, sweep
 from tolerant.losses.log_prob import compute_dtype
-from tolerant.losses.module import LqLoss, PhiLoss, TruncatedLqLoss
+from tolerant.losses.module import PhiLoss
 from tolerant.losses.phi import PHI
+from tolerant.losses.phi_losses import LqLoss, TruncatedLqLoss
 from tolerant.losses.reduction import Weighing, weighted_loss
 
 

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from tolerant.losses import full_row, module
+from tolerant.losses import full_row, phi_losses
 from tolerant.losses.domain import Domain
 from tolerant.losses.module import PhiLoss, RobustLoss
 
@@ -35,19 +35,19 @@ def _info(loss: type[RobustLoss]) -> LossInfo:
 REGISTRY: dict[str, LossInfo] = {
     loss.name: _info(loss)
     for loss in (
-        module.CCELoss,
-        module.MAELoss,
-        module.LqLoss,
-        module.TruncatedLqLoss,
-        module.FocalLoss,
-        module.TaylorLoss,
-        module.RCELoss,
-        module.SCELoss,
-        module.AGCELoss,
-        module.AULLoss,
-        module.AELLoss,
-        module.PHuberLoss,
-        module.JSLoss,
+        phi_losses.CCELoss,
+        phi_losses.MAELoss,
+        phi_losses.LqLoss,
+        phi_losses.TruncatedLqLoss,
+        phi_losses.FocalLoss,
+        phi_losses.TaylorLoss,
+        phi_losses.RCELoss,
+        phi_losses.SCELoss,
+        phi_losses.AGCELoss,
+        phi_losses.AULLoss,
+        phi_losses.AELLoss,
+        phi_losses.PHuberLoss,
+        phi_losses.JSLoss,
         full_row.NCELoss,
         full_row.NFLLoss,
         full_row.GJSLoss,
