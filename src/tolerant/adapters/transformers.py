@@ -1,14 +1,14 @@
 """Our losses and pruning inside the Transformers ``Trainer``::
 
-    prune = PruneRows(rows, PruneSchedule(start_epoch=2, every=1, k=0.5))
-    Trainer(
-        model,
-        args,
-        train_dataset=prune.dataset,
-        eval_dataset=noisy_validation_rows,
-        compute_loss_func=TrainerLoss(LqLoss(q=0.7)),
-        callbacks=[prune],
-    ).train()
+prune = PruneRows(rows, PruneSchedule(start_epoch=2, every=1, k=0.5))
+Trainer(
+    model,
+    args,
+    train_dataset=prune.dataset,
+    eval_dataset=noisy_validation_rows,
+    compute_loss_func=TrainerLoss(LqLoss(q=0.7)),
+    callbacks=[prune],
+).train()
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ class TrainerLoss:
         loss: such as ``LqLoss(q=0.7)``; its reduction does not matter.
         shift: whether logits at a position predict the next label, as in causal language models; by
             default told from the class of the model's outputs.
+
+    Trainer tells causal models by their loss type. Of one without (``GPT2LMHeadModel``: its name does not
+    end in ``ForCausalLM``) it counts the first label of each row too, which nothing predicts, and the loss
+    comes out smaller by that share: give those labels -100.
 
     One process a GPU (``torchrun``, ``accelerate launch``): several GPUs in one process are refused.
     """
@@ -118,7 +122,6 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         self.dataset = _KeptLabels(rows, label, self._kept)
         self.best_value: float | None = None
         self._best: dict[str, Tensor] | None = None
-        self._evaluated: set[str] = set()
 
     @property
     def kept(self) -> Tensor:
@@ -135,19 +138,13 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         epoch = state.epoch or 0.0
-        if epoch != int(epoch) or not self.schedule.due(int(epoch)):
+        if  not self.schedule.due(int(epoch)):
             return  # resumed in the middle of an epoch: its round is in the checkpoint
-        if self._best is None and self._evaluated:
-            raise ValueError(
-                f"metric_for_best_model must be an evaluated metric; got {_metric(args)!r}. "
-                f"Evaluated: {', '.join(sorted(self._evaluated))}."
-            )
         self._prune(args, kwargs["model"], kwargs["train_dataloader"].collate_fn)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
         name = _metric(args)
-        self._evaluated |= metrics.keys()
-        if name not in metrics:
+        if name not in metrics:  # one of several evaluation sets; Trainer itself misses a wrong name
             return
         higher = args.greater_is_better
         if higher is None:

@@ -30,6 +30,7 @@ class Learned:
     """A trained model and what it says of the labels it learnt from."""
 
     result: TrainResult
+    job: Job
     probs: np.ndarray
     """float32 [N, C] of every row; out of fold where there were folds."""
     p_y: np.ndarray
@@ -119,7 +120,7 @@ def learn(
         pruned_at=pruned_at if job.prune is not None else None,
         seed=settings.seed,
     )
-    return Learned(result, probs, p_y, suspects, kept, pruned_at, k if job.prune is not None else None)
+    return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if job.prune is not None else None)
 
 
 def choose_k(given_labels: np.ndarray, probs: np.ndarray) -> float:
@@ -134,4 +135,4 @@ def choose_k(given_labels: np.ndarray, probs: np.ndarray) -> float:
     model = fit_noise_model(given, probs)
     wrong = expected_wrong(by_label(given, sharpen(probs, model.sharpness)), model.transition)
     p_y = probs[np.arange(len(given)), given]
-    return float(np.clip(np.quantile(p_y, wrong), *_K_RANGE))
+    return float(np.clip(np.quantile(p_y, wrong, method="lower"), *_K_RANGE))

@@ -36,7 +36,7 @@ def deal_folds(given_labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """int64 [N]: the fold of each row, every class dealt out evenly.
 
     >>> deal_folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
-    [0, 1, 0, 1, 1, 0]
+    [1, 0, 0, 1, 1, 0]
     """
     order = np.random.Generator(np.random.PCG64([seed, folds])).permutation(len(given_labels))
     order = order[np.argsort(given_labels[order], kind="stable")]

@@ -37,7 +37,7 @@ def unit_scale(matrix: Any) -> float:
 
     >>> import scipy.sparse
     >>> unit_scale(scipy.sparse.csr_matrix([[0.0, 2.0], [0.0, 2.0]]))
-    0.7071067811865475
+    0.70710678...
     """
     squares = float(np.square(matrix.data, dtype=np.float64).sum())
     return float(np.sqrt(np.prod(matrix.shape) / squares)) if squares > 0 else 1.0

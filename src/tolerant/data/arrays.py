@@ -21,7 +21,7 @@ MAX_RATIO = 1032
 MEMORY_MAP_BYTES = 2**28
 _CHUNK = 2**22
 
-_INPUTS = ("inputs", "images", "features", "texts", "x", "X")
+INPUTS = ("inputs", "images", "features", "texts", "x", "X")
 _LABELS = ("given_labels", "labels", "y")
 
 
@@ -99,8 +99,8 @@ def load_npz(
     The arrays `true_labels`, `class_names` and `ids` are used where the file has them.
     """
     arrays = read_npz(path)
-    x, kind = _as_inputs(_pick(arrays, inputs, _INPUTS, "inputs", path), path)
-    words = _pick(arrays, label, _LABELS, "label", path)
+    x, kind = as_inputs(pick(arrays, inputs, INPUTS, "inputs", path), path)
+    words = pick(arrays, label, _LABELS, "label", path)
     names = arrays.get("class_names")
     true = arrays.get("true_labels")
     if len(words) != len(x) or words.ndim != 1:
@@ -117,7 +117,7 @@ def load_npz(
     return NoisyDataset(x, given, true, class_names, arrays.get("ids"), kind)
 
 
-def _pick(
+def pick(
     arrays: dict[str, np.ndarray], name: str | None, known: tuple[str, ...], option: str, path: Any
 ) -> np.ndarray:
     for candidate in known if name is None else (name,):
@@ -131,7 +131,7 @@ def _pick(
     )
 
 
-def _as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
+def as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
     if x.dtype == np.uint8 and x.ndim in (3, 4):
         x = x[..., None] if x.ndim == 3 else x
         if x.shape[-1] > 4:

@@ -1,0 +1,192 @@
+"""A run folder: a trained model, how it came about, and what it doubts.
+
+model.safetensors   weights, and what is subtracted from and multiplied with the inputs
+spec.json           where the rows came from, how they become inputs, model, loss, recipe; written last
+history.json        one record an epoch
+audit.safetensors   out-of-fold probabilities and pruning of every row
+suspects.csv        the doubtful labels, most doubtful first
+report.html         the page to review them on
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tolerant.audit.learn import Learned
+from tolerant.audit.page import write_page
+from tolerant.audit.source import Features, Source
+from tolerant.audit.suspects import Suspects, find_suspects
+from tolerant.data.dataset import NoisyDataset
+from tolerant.extras import extra
+from tolerant.files import read_json, write_atomic, write_json
+from tolerant.train.models import build
+from tolerant.train.rows import Preprocess
+
+FORMAT = 1
+_CURVES = ("train_loss", "validation_accuracy", "kept_fraction")
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRun:
+    """A run folder, read back."""
+
+    folder: Path
+    spec: dict[str, Any]
+    features: Features
+    model: nn.Module
+    preprocess: Preprocess
+
+    @property
+    def source(self) -> Source:
+        return Source(**self.spec["source"])
+
+
+def save_run(
+    folder: str | os.PathLike[str],
+    learned: Learned,
+    dataset: NoisyDataset,
+    *,
+    source: Source,
+    features: Features,
+    version: str,
+    labels: str | None = None,
+) -> None:
+    """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts)."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spec.json").unlink(missing_ok=True)  # what is here is no run until all of it is written
+    result, job = learned.result, learned.job
+    preprocess = result.preprocess
+    _write_tensors(
+        folder / "model.safetensors",
+        {
+            **{f"model/{name}": tensor for name, tensor in result.model.state_dict().items()},
+            "preprocess/mean": torch.from_numpy(preprocess.mean),
+            "preprocess/scale": torch.from_numpy(preprocess.scale),
+        },
+    )
+    audit = {"probs": learned.probs, "kept": learned.kept, "pruned_at": learned.pruned_at}
+    _write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
+    write_json(folder / "history.json", result.history)
+    learned.suspects.to_csv(folder / "suspects.csv")
+    write_review(folder, learned.suspects, dataset, result.history, title=Path(source.name).name)
+    write_json(
+        folder / "spec.json",
+        {
+            "format": FORMAT,
+            "version": version,
+            "source": source.absolute().to_dict(),
+            "labels": labels,
+            "label_digest": _digest(dataset),
+            "features": features.to_dict(),
+            "preprocess": preprocess.kind,
+            "model": job.model,
+            "model_args": {n: list(v) if isinstance(v, tuple) else v for n, v in job.model_args.items()},
+            "loss": job.loss,
+            "loss_args": dict(job.loss_args),
+            "k": learned.k,
+            "recipe": result.recipe.to_dict(),
+            "epoch": result.epoch,
+            "validation_accuracy": result.validation_accuracy,
+        },
+    )
+
+
+def write_review(
+    folder: Path,
+    suspects: Suspects,
+    dataset: NoisyDataset,
+    history: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    limit: int = 5_000,
+) -> None:
+    """Write ``report.html``."""
+    write_page(
+        folder / "report.html",
+        suspects,
+        dataset,
+        title=title,
+        history={name: [record.get(name) for record in history] for name in _CURVES},
+        feature_names=None if dataset.encoder is None else dataset.encoder.feature_names,
+        limit=limit,
+    )
+
+
+def load_run(folder: str | os.PathLike[str]) -> SavedRun:
+    """Read a run folder back; a ValueError that says what is wrong with it."""
+    folder = Path(folder)
+    path = folder / "spec.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} is no finished run: it has no spec.json. Make one with: tolerant train")
+    spec = read_json(path)
+    if not isinstance(spec, dict) or spec.get("format") != FORMAT:
+        found = spec.get("format") if isinstance(spec, dict) else None
+        version = f" (tolerant {spec.get('version')})" if isinstance(spec, dict) else ""
+        raise ValueError(
+            f"{path} has format {found!r}{version}; this version reads format {FORMAT}. "
+            "Train again, or use the version that wrote it."
+        )
+    try:
+        features = Features.from_dict(spec["features"])
+        tensors = _read_tensors(folder / "model.safetensors")
+        model = _build(spec, features)
+        weights = {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")}
+        model.load_state_dict(weights)
+        mean, scale = tensors["preprocess/mean"].numpy(), tensors["preprocess/scale"].numpy()
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{folder} is damaged: {error!r}. Train again.") from error
+    return SavedRun(folder, spec, features, model.eval(), Preprocess(spec["preprocess"], mean, scale))
+
+
+def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
+    """The run's suspects, from its stored probabilities; the data must be as it was."""
+    if run.spec["label_digest"] != _digest(dataset):
+        raise ValueError(
+            f"the rows or labels of {run.source.name} are not those of {run.folder}. "
+            "Train again, with --labels if they were corrected."
+        )
+    tensors = _read_tensors(run.folder / "audit.safetensors")
+    pruned = run.spec["k"] is not None
+    return find_suspects(
+        dataset.given_labels,
+        tensors["probs"].numpy(),
+        ids=dataset.ids,
+        class_names=dataset.class_names,
+        kept=tensors["kept"].numpy() if pruned else None,
+        pruned_at=tensors["pruned_at"].numpy() if pruned else None,
+        seed=run.spec["recipe"]["seed"],
+    )
+
+
+def _build(spec: Mapping[str, Any], features: Features) -> nn.Module:
+    shape = features.shape
+    size: dict[str, Any] = {"num_features": shape[0]}
+    if features.kind == "image":
+        size = {"in_channels": shape[2], "image_size": shape[:2]}
+    return build(spec["model"], len(features.class_names), **size, **spec["model_args"])
+
+
+def _digest(dataset: NoisyDataset) -> str:
+    words = "\0".join(map(str, dataset.ids.tolist()))
+    return hashlib.sha256(words.encode() + dataset.given_labels.tobytes()).hexdigest()
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomic(path, extra("safetensors.torch").save(whole))
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return dict(extra("safetensors.torch").load(path.read_bytes()))
+    except (OSError, extra("safetensors").SafetensorError) as error:
+        raise ValueError(f"{path} cannot be read: {error}. Train again.") from error

@@ -1,0 +1,158 @@
+"""Where rows come from: loaded with labels to train on, or read without them to predict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tolerant.audit.text import TextFeatures
+from tolerant.data.arrays import INPUTS, as_inputs, pick, read_npz
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoder import TableEncoder
+from tolerant.data.folder import SUFFIXES as PICTURES
+from tolerant.data.pictures import read_pictures
+from tolerant.data.sources import NAMED, load
+from tolerant.data.table import SUFFIXES, check_columns, read_frame
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set's name, folder or file, and the options it is read with."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of `tolerant.data.load`: split, root, label, id, text, size ..."""
+
+    def load(self) -> NoisyDataset:
+        """All rows with their given labels."""
+        return load(self.name, **self.options)
+
+    def absolute(self) -> Source:
+        """The same, from whatever folder it is read later."""
+        own = self.name not in NAMED
+        return Source(os.path.abspath(os.path.expanduser(self.name)) if own else self.name, self.options)
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = {name: str(v) if isinstance(v, Path) else v for name, v in self.options.items()}
+        return {"name": self.name, "options": plain}
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """How inputs become what the model takes: nothing for pictures, a fitted encoder else."""
+
+    kind: str
+    shape: tuple[int, ...]
+    """Of one row as the model gets it."""
+    class_names: tuple[str, ...]
+    encoder: TableEncoder | None = None
+    text: TextFeatures | None = None
+
+    @classmethod
+    def fit(cls, dataset: NoisyDataset) -> Features:
+        """For the rows to train on."""
+        text = TextFeatures.fit(dataset.inputs) if dataset.kind == "text" else None
+        shape = (len(text.vocabulary),) if text else tuple(map(int, dataset.inputs.shape[1:]))
+        return cls(dataset.kind, shape, dataset.class_names, dataset.encoder, text)
+
+    def trainable(self, dataset: NoisyDataset) -> NoisyDataset:
+        """The rows as pictures or as a table of numbers."""
+        if self.text is None:
+            return dataset
+        return NoisyDataset(
+            self.text.transform(dataset.inputs),
+            dataset.given_labels,
+            dataset.true_labels,
+            dataset.class_names,
+            dataset.ids,
+        )
+
+    def read(self, source: Source) -> NoisyDataset:
+        """New rows, whose labels (0 throughout) nobody knows."""
+        inputs, ids = self._read_inputs(source)
+        if self.text is not None:
+            inputs = self.text.transform(inputs)
+        shape = tuple(map(int, inputs.shape[1:]))
+        if shape != self.shape:
+            raise ValueError(
+                f"{source.name} has rows of shape {shape}; the model was trained on {self.shape}. "
+                "Bring them to that shape first."
+            )
+        kind: Any = "image" if self.kind == "image" else "table"
+        return NoisyDataset(inputs, np.zeros(len(inputs), np.int64), None, self.class_names, ids, kind)
+
+    def _read_inputs(self, source: Source) -> tuple[Any, Any]:
+        options = dict(source.options)
+        path = Path(source.name).expanduser()
+        if source.name in NAMED:
+            rows = source.load()
+            return rows.inputs, rows.ids
+        if path.is_dir():
+            self._must_be("image", path)
+            folder = path / options["split"] if options.get("split") else path
+            found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in PICTURES)
+            if not found:
+                raise ValueError(f"{folder} has no pictures ({', '.join(PICTURES[:4])} ...)")
+            return self._pictures(folder, found, [p.relative_to(folder).as_posix() for p in found], options)
+        if not path.exists():
+            raise FileNotFoundError(f"{source.name!r} is no data set, file or folder")
+        if path.suffix == ".npz":
+            arrays = read_npz(path)
+            inputs, kind = as_inputs(pick(arrays, None, INPUTS, "inputs", path), path)
+            self._must_be(kind, path)
+            return inputs, arrays.get("ids")
+        if path.suffix in SUFFIXES:
+            return self._from_frame(path, options)
+        raise ValueError(f"{path}: only folders, .npz, {', '.join(SUFFIXES)} are read")
+
+    def _from_frame(self, path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+        frame = read_frame(path)
+        name = options.get("id")
+        check_columns(frame, path, id=name)
+        ids = None if name is None else frame[name].to_numpy(object).astype(str)
+        if self.encoder is not None:
+            return self.encoder.transform(frame), ids
+        if self.kind == "text":
+            column = options.get("text") or "text"
+            check_columns(frame, path, text=column)
+            return np.array([str(cell) for cell in frame[column].fillna("")], object), ids
+        self._must_be("image", path)
+        column = options.get("file") or "file"
+        check_columns(frame, path, file=column)
+        names = [str(cell) for cell in frame[column]]
+        return self._pictures(path, [path.parent / name for name in names], names, options)
+
+    def _pictures(
+        self, source: Path, files: list[Path], names: list[str], options: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        size = options.get("size") or (self.shape[0], self.shape[1])
+        inputs, kept = read_pictures(source, files, names, size)
+        return inputs, np.array([names[row] for row in kept])
+
+    def _must_be(self, kind: str, path: Path) -> None:
+        if kind != self.kind:
+            raise ValueError(f"{path} does not hold rows of the kind the model was trained on ({self.kind})")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "class_names": list(self.class_names),
+            "encoder": None if self.encoder is None else self.encoder.to_dict(),
+            "text": None if self.text is None else self.text.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Features:
+        return cls(
+            value["kind"],
+            tuple(value["shape"]),
+            tuple(value["class_names"]),
+            None if value["encoder"] is None else TableEncoder.from_dict(value["encoder"]),
+            None if value["text"] is None else TextFeatures.from_dict(value["text"]),
+        )

@@ -1,0 +1,60 @@
+"""`tolerant audit`: which labels are doubtful, of a data set or of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tolerant.cli import own_data as own
+
+
+def audit(
+    source: Annotated[str, typer.Argument(help="A run folder, or data as `tolerant train` takes it.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write; default: the run itself, or audit.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="The most suspects on the page.")] = 5_000,
+    folds: own.Folds = 5,
+    split: own.Split = None,
+    root: own.Root = None,
+    label: own.Label = None,
+    id: own.Id = None,
+    text: own.Text = None,
+    ignore: own.Ignore = None,
+    size: own.Size = None,
+    seed: own.Seed = 0,
+    device: own.Device = "auto",
+) -> None:
+    """List doubtful labels and write the page to review them.
+
+    Of a run: from its stored predictions, in seconds. Of data: trains first, as `tolerant train` does.
+    """
+    from tolerant import __version__
+    from tolerant.audit.own_data import load_corrected, train_source
+    from tolerant.audit.plan import Settings
+    from tolerant.audit.run_folder import load_run, load_suspects, write_review
+    from tolerant.files import read_json
+
+    if not (Path(source) / "spec.json").is_file():
+        rows = own.make_source(
+            source, split=split, root=root, label=label, id=id, text=text, ignore=ignore, size=size
+        )
+        out = out or Path("audit")
+        settings = Settings(seed=seed)
+        dataset, learned = train_source(rows, out, settings, version=__version__, folds=folds, device=device)
+        if limit != 5_000:
+            write_review(
+                out, learned.suspects, dataset, learned.result.history, title=Path(source).name, limit=limit
+            )
+        own.print_summary(learned.suspects, out)
+        return
+    run = load_run(source)
+    dataset = load_corrected(run.source, run.spec["labels"])
+    suspects = load_suspects(run, dataset)
+    out = out or run.folder
+    suspects.to_csv(out / "suspects.csv")
+    history = read_json(run.folder / "history.json")
+    write_review(out, suspects, dataset, history, title=Path(run.source.name).name, limit=limit)
+    own.print_summary(suspects, out)

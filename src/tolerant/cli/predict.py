@@ -1,0 +1,49 @@
+"""`tolerant predict`: labels for new rows from a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tolerant.cli import own_data as own
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run folder that `tolerant train` wrote.")],
+    source: own.SourceArgument,
+    out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
+    split: own.Split = None,
+    root: own.Root = None,
+    id: own.Id = None,
+    text: own.Text = None,
+    device: own.Device = "auto",
+) -> None:
+    """Write id, label and confidence of every row; labels in the data are not needed and not read.
+
+    Words of a table that training never saw count as none of its categories.
+    """
+    import numpy as np
+
+    from tolerant.audit.cells import csv_text
+    from tolerant.audit.run_folder import load_run
+    from tolerant.files import write_atomic
+    from tolerant.train.device import pick_device
+    from tolerant.train.evaluate import predict_log_proba
+
+    saved = load_run(run)
+    text = text or saved.source.options.get("text")
+    rows = saved.features.read(own.make_source(source, split=split, root=root, id=id, text=text))
+    probs = np.exp(predict_log_proba(saved.model, rows, saved.preprocess, device=pick_device(device)))
+    best = probs.argmax(axis=1)
+    names = saved.features.class_names
+    lines = [
+        [str(row_id), names[label], f"{p[label]:.4g}"]
+        for row_id, label, p in zip(rows.ids.tolist(), best, probs, strict=True)
+    ]
+    write_atomic(out, csv_text(("id", "label", "confidence"), lines))
+    counts = np.bincount(best, minlength=len(names))
+    most = np.argsort(-counts, kind="stable")[:5]
+    shares = ", ".join(f"{names[label]} {counts[label]:,}" for label in most if counts[label])
+    typer.echo(f"{out}: {len(rows):,} rows labelled ({shares}{', ...' if len(names) > 5 else ''})")
