@@ -138,7 +138,7 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         epoch = state.epoch or 0.0
-        if  not self.schedule.due(int(epoch)):
+        if epoch != int(epoch) or not self.schedule.due(int(epoch)):
             return  # resumed in the middle of an epoch: its round is in the checkpoint
         self._prune(args, kwargs["model"], kwargs["train_dataloader"].collate_fn)
 
