@@ -143,7 +143,7 @@ def test_ignored_rows_are_no_rows(name, reduction):
 @pytest.mark.parametrize("name", PHI_LOSSES)
 def test_fused_path_equals_plain_path(name):
     """Over several blocks of rows, with weights, ignored rows and an upstream gradient."""
-    rows = 3 * BLOCK_BYTES // (4 * 1000) + 5
+    rows = 3 * BLOCK_BYTES // (8 * 1000) + 5
     logits, labels, generator = example(6, (rows, 1000))
     labels[::7] = -100
     weight, upstream = torch.rand(1000, generator=generator), torch.rand(rows, generator=generator)
@@ -154,7 +154,7 @@ def test_fused_path_equals_plain_path(name):
         losses.backward(upstream)
         results.append((losses.detach(), leaf.grad))
     for fused, plain in zip(*results, strict=True):
-        torch.testing.assert_close(fused, plain, rtol=2e-6, atol=1e-12)
+        torch.testing.assert_close(fused, plain, rtol=4e-6, atol=1e-12)
 
 
 def test_backward_twice_and_scaled_upstream():

@@ -1,8 +1,8 @@
 """The fast path on the CPU: losses and their gradient in one sweep over the logits.
 
 The gradient's weight w(p_y) is known as soon as log p_y is, so the gradient is formed in the forward
-pass: one read of the logits and one write, instead of a log-softmax, its copy and two more passes.
-Rows are taken a block at a time so that all but the first touch happens in the cache.
+pass, in the place of the probabilities: one softmax, a sum and a product, instead of a log-softmax and its
+backward pass with a copy of zeros between them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from torch import Tensor
 from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
-# One block of logits in the compute dtype: the last-level cache holds it, and the dozen operations a
-# block costs, each a meeting of all threads, are spread over two million values.
-BLOCK_BYTES = 8 << 20
+# Logits of 16 bits are widened a block at a time: a core's second-level cache holds it.
+BLOCK_BYTES = 2 << 20
+# Below, log(p_y) would be a denormal's, or of 0; such rows take log p_y from the logits.
+TINY = 1e-30
 
 
 # One weight a row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
@@ -98,13 +99,11 @@ def _sweep(
 ) -> tuple[Tensor, Tensor | None]:
     """phi(log p_y) of every row and, if wanted, row_weight * w * (softmax - onehot)."""
     dtype = compute_dtype(logits)
-    size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if want else None
-    # Blocks of the gradient serve as the work space where its dtype allows.
-    in_place = gradient is not None and gradient.dtype == dtype
-    space = gradient if in_place else torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
-    if len(logits) <= size:
-        return _block(logits, labels, row_weight, space, gradient, phi, hyper), gradient  # type: ignore[arg-type]
+    if gradient is not None and gradient.dtype == dtype:
+        return _block(logits, labels, row_weight, gradient, gradient, phi, hyper), gradient
+    size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
+    space = torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
     values = torch.empty(len(logits), dtype=dtype)
     for start in range(0, len(logits), size):
         rows = slice(start, start + size)
@@ -113,7 +112,7 @@ def _sweep(
             z,
             labels[rows],
             row_weight[rows] if isinstance(row_weight, Tensor) else row_weight,
-            space[rows] if in_place else space[: len(z)],  # type: ignore[index]
+            space[: len(z)],
             None if gradient is None else gradient[rows],
             phi,
             hyper,
@@ -130,24 +129,24 @@ def _block(
     phi: Phi,
     hyper: dict[str, Any],
 ) -> Tensor:
-    """As `_sweep`, for rows that fit the cache; few operations, since small batches wait for each."""
+    """As `_sweep`, in `space`, which may be `gradient`; few operations, as small batches feel each."""
     if logits.dtype == space.dtype:
-        torch.sub(logits, logits.amax(1, keepdim=True), out=space)
+        torch.softmax(logits, 1, out=space)
     else:
         space.copy_(logits)
-        space.sub_(space.amax(1, keepdim=True))
-    labels = labels.unsqueeze(1)
-    own = space.gather(1, labels)
-    space.exp_().scatter_(1, labels, 0.0)
-    rival_sum = space.sum(1, keepdim=True)
-    rest = own.expm1().add_(rival_sum)
-    log_p = own.sub_(rest.log1p())  # as in log_prob._LogPY
+        torch.softmax(space, 1, out=space)
+    column = labels.unsqueeze(1)
+    p_y = space.gather(1, column)
+    space.scatter_(1, column, 0.0)
+    rest = space.sum(1, keepdim=True)  # 1 - p_y with all its digits
+    log_p = torch.where(p_y > 0.5, torch.log1p(-rest), torch.log(p_y))
+    if p_y.numel() and p_y.min().item() < TINY:
+        tiny = (p_y < TINY).squeeze(1)
+        log_p[tiny] = log_p_y(logits[tiny], labels[tiny]).unsqueeze(1)
     if gradient is not None:
-        # The row weight first: as in `weigh`, a row without weight counts for nothing.
-        weight = phi.weight(log_p, **hyper)
         each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
-        scale = weigh(weight, each).div_(rest.add_(1.0))
-        space.mul_(scale).scatter_(1, labels, scale.mul_(rival_sum).neg_())
+        scale = weigh(phi.weight(log_p, **hyper), each)
+        space.mul_(scale).scatter_(1, column, scale.mul_(rest).neg_())
         if gradient is not space:
             gradient.copy_(space)
     return phi.value(log_p, **hyper).squeeze(1)
