@@ -300,10 +300,11 @@ def test_pruned_rows_have_no_gradient(tmp_path):
         torch.testing.assert_close(pruned[name], grad, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize(("strategy", "steps"), [("epoch", 60), ("steps", 50)])
-def test_resumed_is_as_if_never_stopped(tmp_path, strategy, steps):
+@pytest.mark.parametrize(("strategy", "steps", "evaluate"), [("epoch", 60, "epoch"), ("steps", 50, "no")])
+def test_resumed_is_as_if_never_stopped(tmp_path, strategy, steps, evaluate):
     """20 steps an epoch: after step 50 the round before epoch 2 is over and must not be repeated."""
     options = {"save_strategy": strategy, "save_steps": steps, "lr_scheduler_type": "constant"}
+    options["eval_strategy"] = evaluate
     whole, whole_prune, _ = fit(tmp_path / "whole", 4, **options)
     folder = tmp_path / "whole" / f"checkpoint-{steps}"
     resumed, prune, _ = fit(tmp_path / "whole", 4, resume=str(folder), **options)
