@@ -17,10 +17,7 @@ from train_helpers import table
 from tolerant import LqLoss, PruneSchedule
 from tolerant.adapters.lightning import PruneRows
 
-# Lightning's advice on workers and devices is written for other machines than a test's.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:.*isinstance\\(treespec, LeafSpec\\):FutureWarning"),
     pytest.mark.filterwarnings("ignore:.*Checkpoint directory"),
     # It takes all epochs to have as many batches as the last one, which pruning makes untrue.
     pytest.mark.filterwarnings("ignore:.*resuming from a checkpoint that ended before the epoch ended"),
