@@ -23,6 +23,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     By default truncated L_q, trained as in Zhang & Sabuncu 2018: L_q, then from a third of the epochs on
     only the rows whose label the model believes (p_y > k), the epoch being chosen on held-out noisy rows.
+    Rows that models from other folds think wrong are left out from the start.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ ModelFactory = Callable[[tuple[int, ...], int], nn.Module]
 _STEPS = 1600  # updates after which small networks have learnt what they can from a few thousand rows
 # With fewer rows a tenth held out chooses by chance, and what a model doubts is no evidence yet.
 _LEAST_TO_VALIDATE = 100
-_LEAST_TO_PRUNE = 50
+LEAST_TO_PRUNE = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def make_job(
         score_every=0,
         seed=settings.seed,
     )
-    pruned = settings.loss == TRUNCATED and num_rows >= _LEAST_TO_PRUNE and epochs >= 3
+    pruned = settings.loss == TRUNCATED and num_rows >= LEAST_TO_PRUNE and epochs >= 3
     named = isinstance(settings.loss, str)
     model = _model(dataset, settings, device)
     hidden = {"hidden": _hidden(dataset)} if settings.model == "auto" and model == "mlp" else {}

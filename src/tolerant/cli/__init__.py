@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 
 def main() -> None:
     """Entry point of the `tolerant` command and of `python -m tolerant`."""
     try:
-        import typer
+        app = make_app()
     except ModuleNotFoundError as missing:
         sys.exit(f"The command line needs {missing.name}: pip install 'tolerant[app]'")
+    try:
+        app()
+    except (ValueError, OSError, ModuleNotFoundError) as error:  # bad input: the sentence, not the stack
+        sys.exit(f"tolerant: {error}")
+
+
+def make_app() -> Any:
+    """The typer application with every command."""
+    import typer
 
     from tolerant.cli import audit, demo, doctor, download, noise, predict, report, reproduce, train
 
@@ -24,7 +34,4 @@ def main() -> None:
     app.command()(report.report)
     app.command()(reproduce.reproduce)
     app.command()(train.train)
-    try:
-        app()
-    except (ValueError, OSError, ModuleNotFoundError) as error:  # bad input: the sentence, not the stack
-        sys.exit(f"tolerant: {error}")
+    return app

@@ -1,0 +1,249 @@
+"""`tolerant train`, `predict` and `audit` on every source, as a person runs them; and bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from train_helpers import pictures, table
+from typer.testing import CliRunner
+
+from tolerant.cli import make_app
+
+QUICK = ("--epochs", "15", "--folds", "2")
+FILES = {"model.safetensors", "audit.safetensors", "spec.json", "history.json", "suspects.csv", "report.html"}
+
+
+def tolerant(*arguments: Any) -> str:
+    result = CliRunner().invoke(make_app(), [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def write_table(path: Path, *, labels: bool = True, num_rows: int = 200, town: str = "Bonn") -> np.ndarray:
+    """Numbers, words and a constant; the label follows from the numbers, a fifth of them wrong."""
+    data = table(num_rows, noise_rate=0.2)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["key", "a", "b", "c", "d", "town", "same", *(["label"] if labels else [])])
+        for row in range(num_rows):
+            place = town if row % 2 else "Ulm"
+            cells = [f"row{row}", *data.inputs[row, :4].round(4), place, 1]
+            writer.writerow([*cells, *([data.class_names[data.given_labels[row]]] if labels else [])])
+    return data.true_labels
+
+
+def write_texts(path: Path) -> np.ndarray:
+    words = (["sun", "rain", "wind", "cloud"], ["goal", "match", "team", "ball"])
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 2, 120)
+    given = np.where(rng.random(120) < 0.15, 1 - true, true)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for row in range(120):
+            writer.writerow([" ".join(rng.choice(words[true[row]], 4)), ("weather", "sport")[given[row]]])
+    return true
+
+
+def write_pictures(folder: Path) -> None:
+    data = pictures(80, noise_rate=0.1)
+    for row in range(80):
+        file = folder / data.class_names[data.given_labels[row]] / f"{row:03d}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(data.inputs[row]).save(file)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A folder with data.csv and the run trained on it."""
+    folder = tmp_path_factory.mktemp("table")
+    write_table(folder / "data.csv")
+    tolerant(
+        "train", folder / "data.csv", "--out", folder / "run", "--id", "key", "--epochs", 20, "--folds", 3
+    )
+    return folder
+
+
+def test_a_table_from_training_to_predictions(trained, tmp_path):
+    run = trained / "run"
+    assert {path.name for path in run.iterdir()} == FILES
+    suspects = read(run / "suspects.csv")
+    assert suspects[0]["id"].startswith("row")
+    true = table(200, noise_rate=0.2).true_labels
+    hits = [row["suggested_label"] == "abcd"[true[int(row["index"])]] for row in suspects[:20]]
+    assert np.mean(hits) > 0.6
+    assert "<title>" in (run / "report.html").read_text()
+    assert len(json.loads((run / "history.json").read_text())) == 20
+
+    true = write_table(tmp_path / "new.csv", labels=False)
+    output = tolerant("predict", run, tmp_path / "new.csv", "--id", "key", "--out", tmp_path / "p.csv")
+    assert "200 rows labelled" in output
+    rows = read(tmp_path / "p.csv")
+    assert rows[3]["id"] == "row3"
+    assert np.mean(["abcd".index(row["label"]) for row in rows] == true) > 0.6
+
+
+def test_categories_never_seen_count_as_none(trained, tmp_path):
+    write_table(tmp_path / "new.csv", labels=False, num_rows=10, town="Atlantis")
+    tolerant("predict", trained / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert len(read(tmp_path / "p.csv")) == 10
+
+
+def test_predicting_without_a_column_names_it(trained, tmp_path):
+    (tmp_path / "new.csv").write_text("a,b,c\n1,2,3\n")
+    with pytest.raises(ValueError, match="no column 'd'"):
+        tolerant("predict", trained / "run", tmp_path / "new.csv")
+
+
+def test_audit_of_a_run_is_what_the_run_said(trained, tmp_path):
+    before = (trained / "run" / "suspects.csv").read_text()
+    output = tolerant("audit", trained / "run", "--out", tmp_path, "--limit", 3)
+    assert (tmp_path / "suspects.csv").read_text() == before
+    assert (tmp_path / "report.html").stat().st_size < (trained / "run" / "report.html").stat().st_size
+    assert "of the labels are wrong (between" in output
+
+
+def test_audit_of_a_run_whose_data_changed_is_refused(trained, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for path in (trained / "run").iterdir():
+        (run / path.name).write_bytes(path.read_bytes())
+    spec = json.loads((run / "spec.json").read_text())
+    data = (trained / "data.csv").read_text().splitlines()
+    (tmp_path / "data.csv").write_text("\n".join(data[:-1]) + "\n")
+    spec["source"]["name"] = str(tmp_path / "data.csv")
+    (run / "spec.json").write_text(json.dumps(spec))
+    with pytest.raises(ValueError, match="are not those of"):
+        tolerant("audit", run)
+
+
+def test_corrections_change_the_labels_trained_on(trained, tmp_path):
+    first = read(trained / "run" / "suspects.csv")[0]
+    corrections = tmp_path / "corrections.csv"
+    corrections.write_text(f"id,new_label\n{first['id']},{first['suggested_label']}\n")
+    data, run = trained / "data.csv", tmp_path / "run"
+    tolerant("train", data, "--id", "key", "--labels", corrections, "--out", run, *QUICK)
+    given = {row["id"]: row["given_label"] for row in read(run / "suspects.csv")}
+    assert given.get(first["id"]) != first["given_label"]
+    digests = [json.loads((f / "spec.json").read_text())["label_digest"] for f in (run, trained / "run")]
+    assert digests[0] != digests[1]
+    tolerant("audit", run)  # reads the corrections again, or the labels would not be those of the run
+
+
+def test_corrections_with_an_unknown_id_are_refused_before_training(trained, tmp_path):
+    corrections = tmp_path / "corrections.csv"
+    corrections.write_text("id,new_label\nrow7777,a\n")
+    with pytest.raises(ValueError, match=r"an id that the data does not have: 'row7777'"):
+        tolerant(
+            "train", trained / "data.csv", "--id", "key", "--labels", corrections, "--out", tmp_path / "r"
+        )
+    assert not (tmp_path / "r").exists()
+
+
+def test_texts(tmp_path):
+    true = write_texts(tmp_path / "texts.csv")
+    run = tmp_path / "run"
+    tolerant("train", tmp_path / "texts.csv", "--out", run, "--epochs", 12, "--folds", 2)
+    assert "sun" in json.loads((run / "spec.json").read_text())["features"]["text"]["vocabulary"]
+    tolerant("predict", run, tmp_path / "texts.csv", "--out", tmp_path / "p.csv")
+    said = [row["label"] for row in read(tmp_path / "p.csv")]
+    assert np.mean(np.array(said) == np.array(("weather", "sport"))[true]) > 0.9
+
+
+def test_texts_without_a_common_word(tmp_path):
+    lines = [f"word{i},{'ab'[i % 2]}" for i in range(40)]
+    (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(lines) + "\n")
+    with pytest.raises(ValueError, match="no word is in two"):
+        tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", *QUICK)
+
+
+def test_a_folder_of_pictures(tmp_path):
+    write_pictures(tmp_path / "photos")
+    tolerant("audit", tmp_path / "photos", "--out", tmp_path / "run", "--folds", 0)
+    (tmp_path / "new").mkdir()
+    for name in ("x.png", "y.png"):
+        Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "new" / name)
+    tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "p.csv")
+    assert [row["id"] for row in read(tmp_path / "p.csv")] == ["x.png", "y.png"]
+    write_table(tmp_path / "t.csv")
+    with pytest.raises(ValueError, match="no column 'file'"):
+        tolerant("predict", tmp_path / "run", tmp_path / "t.csv")
+
+
+def test_arrays_and_a_named_data_set(tmp_path):
+    data = table(120, noise_rate=0.1)
+    np.savez(tmp_path / "rows.npz", inputs=data.inputs, labels=data.given_labels)
+    tolerant("train", tmp_path / "rows.npz", "--out", tmp_path / "run", *QUICK)
+    np.savez(tmp_path / "new.npz", inputs=data.inputs[:7])
+    tolerant("predict", tmp_path / "run", tmp_path / "new.npz", "--out", tmp_path / "p.csv")
+    assert len(read(tmp_path / "p.csv")) == 7
+    np.savez(tmp_path / "wide.npz", inputs=np.zeros((3, 9)))
+    with pytest.raises(ValueError, match=r"rows of shape \(9,\); the model was trained on \(6,\)"):
+        tolerant("predict", tmp_path / "run", tmp_path / "wide.npz")
+    with pytest.raises(ValueError, match="the model was trained on"):
+        tolerant("predict", tmp_path / "run", "digits", "--split", "test")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda run: _edit(run, format=99), "has format 99 .*this version reads format 1"),
+        (lambda run: (run / "spec.json").unlink(), "no finished run"),
+        (lambda run: (run / "spec.json").write_text("{"), "not a valid JSON"),
+        (lambda run: (run / "model.safetensors").write_bytes(b"x"), "cannot be read"),
+        (lambda run: (run / "model.safetensors").unlink(), "cannot be read"),
+        (lambda run: _edit(run, features={}), "damaged"),
+        (lambda run: _edit(run, model_args={"hidden": [3]}), "damaged"),
+    ],
+)
+def test_a_run_folder_that_cannot_be_used(trained, tmp_path, damage, message):
+    run = tmp_path / "run"
+    run.mkdir()
+    for path in (trained / "run").iterdir():
+        (run / path.name).write_bytes(path.read_bytes())
+    damage(run)
+    with pytest.raises(ValueError, match=message):
+        tolerant("predict", run, trained / "data.csv")
+
+
+def _edit(run: Path, **changes: Any) -> None:
+    spec = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps({**spec, **changes}))
+
+
+def test_labels_that_cannot_be_trained_on(tmp_path):
+    (tmp_path / "one.csv").write_text("a,label\n" + "1,x\n" * 30)
+    with pytest.raises(ValueError, match="at least two are needed"):
+        tolerant("train", tmp_path / "one.csv", "--out", tmp_path / "run")
+    with pytest.raises(FileNotFoundError, match="Did you mean 'digits'"):
+        tolerant("train", "digts", "--out", tmp_path / "run")
+
+
+def test_a_class_of_two_rows_and_a_hostile_name(tmp_path):
+    """Two rows of a class are enough; a label that is markup is shown as text."""
+    write_table(tmp_path / "data.csv", num_rows=60)
+    lines = (tmp_path / "data.csv").read_text().splitlines()
+    odd = ",<b>[red]x</b>"
+    lines[1:3] = [line.rsplit(",", 1)[0] + odd for line in lines[1:3]]
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    tolerant("train", tmp_path / "data.csv", "--loss", "lq", "--id", "key", "--out", tmp_path / "run", *QUICK)
+    assert "<b>[red]x</b>" not in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_k_must_be_a_number_or_auto(tmp_path):
+    result = CliRunner().invoke(make_app(), ["train", "digits", "--k", "often"])
+    assert result.exit_code == 2
+    assert "a number or auto" in result.output

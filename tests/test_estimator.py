@@ -1,0 +1,296 @@
+"""The estimator beyond scikit-learn's own suite: what it says of labels, what it takes, what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+from train_helpers import pictures
+
+from tolerant import NoisyLabelClassifier
+from tolerant.audit.learn import choose_k
+from tolerant.audit.scoring import deal_folds
+
+
+def quick(**options: Any) -> NoisyLabelClassifier:
+    return NoisyLabelClassifier(**{"epochs": 9, "lr": 0.01, "folds": 2, "random_state": 0, **options})
+
+
+def noisy_blobs(num_rows: int = 300, rate: float = 0.3, seed: int = 0) -> tuple[Any, Any, Any]:
+    X, true = make_blobs(n_samples=num_rows, centers=3, cluster_std=1.0, random_state=seed)
+    rng = np.random.default_rng(seed)
+    moved = (true + rng.integers(1, 3, num_rows)) % 3
+    return X, np.where(rng.random(num_rows) < rate, moved, true), true
+
+
+@pytest.fixture(scope="module")
+def blobs() -> tuple[Any, Any, Any]:
+    return noisy_blobs()
+
+
+@pytest.fixture(scope="module")
+def fitted(blobs) -> NoisyLabelClassifier:
+    X, given, _ = blobs
+    return quick(folds=3, epochs=15).fit(X, given)
+
+
+def test_it_learns_the_truth_and_ranks_the_wrong_labels_first(blobs, fitted):
+    X, given, true = blobs
+    wrong = given != true
+    assert fitted.score(X, true) > 0.92
+    assert average_precision_score(wrong, -fitted.p_y_) > 0.9
+    assert fitted.noise_rate_interval_[0] <= wrong.mean() <= fitted.noise_rate_interval_[1]
+    assert abs(fitted.noise_rate_ - wrong.mean()) < 0.1
+    assert fitted.transition_.shape == (3, 3)
+    assert wrong[~fitted.kept_].mean() > 0.8
+    assert not wrong[fitted.kept_].all()
+    assert fitted.suspects_.num_rows == len(X)
+    pruned_at = fitted.suspects_.pruned_at
+    assert not fitted.suspects_.kept[pruned_at >= 0].any()
+    assert (pruned_at >= 5).any()  # a third of 15 epochs
+    assert fitted.k_ == 0.5
+
+
+def test_out_of_fold_scores_do_not_believe_memorised_labels():
+    """A network that learns every label by heart still doubts the wrong ones, out of fold."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 100))
+    true = (X[:, :10].sum(1) > 0).astype(int)
+    wrong = rng.random(80) < 0.25
+    given = np.where(wrong, 1 - true, true)
+    options = {"loss": "cce", "epochs": 12}
+    by_heart = quick(**options, folds=0).fit(X, given)
+    held_out = quick(**options, folds=4).fit(X, given)
+    assert by_heart.p_y_[wrong].min() > 0.9
+    assert held_out.p_y_[wrong].mean() < 0.6
+
+
+def test_predictions_after_pickle_joblib_and_clone_are_the_same(blobs, fitted, tmp_path):
+    X, given, _ = blobs
+    expected = fitted.predict_proba(X)
+    assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(X), expected)
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    assert np.array_equal(joblib.load(tmp_path / "model.joblib").predict_proba(X), expected)
+    again = clone(fitted)
+    assert not hasattr(again, "model_")
+    assert np.array_equal(again.fit(X, given).predict_proba(X), expected)
+
+
+def test_words_for_labels(blobs):
+    X, given, true = blobs
+    names = np.array(["plum", "apple", "pear"])
+    model = quick().fit(X, names[given])
+    assert model.classes_.tolist() == ["apple", "pear", "plum"]
+    assert (model.predict(X) == names[true]).mean() > 0.9
+    assert set(model.suspects_.to_frame()["given_label"]) <= set(names)
+
+
+def test_sparse_rows_are_the_same_rows(blobs):
+    X, given, true = blobs
+    matrix = scipy.sparse.csr_matrix(X)
+    model = quick().fit(matrix, given)
+    assert model.score(matrix, true) > 0.9
+    assert np.allclose(model.predict_proba(matrix), model.predict_proba(X), atol=1e-6)
+    dense = quick().fit(X, given)
+    assert np.allclose(dense.predict_proba(matrix), dense.predict_proba(X), atol=1e-6)
+
+
+def test_frames_keep_their_column_names(blobs):
+    X, given, _ = blobs
+    frame = pandas.DataFrame(X, columns=["height", "width"])
+    model = quick(folds=0).fit(frame, given)
+    assert model.feature_names_in_.tolist() == ["height", "width"]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["width", "height"]])
+
+
+def test_a_column_of_time_stamps_and_a_constant_one_do_no_harm(blobs):
+    """1.7e9 with steps of seconds: float32 would leave nothing of it."""
+    X, given, true = blobs
+    late = np.column_stack([X[:, 0] + 1.7e9, X[:, 1], np.full(len(X), 7.0)])
+    assert quick().fit(late, given).score(late, true) > 0.9
+
+
+def test_pictures():
+    data = pictures(160, noise_rate=0.2)
+    model = quick(folds=0, model="small-cnn", loss="lq").fit(data.inputs, data.given_labels)
+    assert model.predict_proba(data.inputs).shape == (160, 4)
+    assert (model.predict(data.inputs) == data.true_labels).mean() > 0.5
+    grey = quick(folds=0, loss="lq").fit(data.inputs[..., 0], data.given_labels)
+    assert grey.predict(data.inputs[..., 0]).shape == (160,)
+    with pytest.raises(ValueError, match="rows of shape"):
+        model.predict(data.inputs[:, :, :8])
+    with pytest.raises(ValueError, match="channels last"):
+        quick().fit(data.inputs.transpose(0, 3, 1, 2), data.given_labels)
+
+
+def small(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(*input_shape, 8), nn.Tanh(), nn.Linear(8, num_classes))
+
+
+def test_a_model_of_ones_own(blobs):
+    X, given, true = blobs
+    model = quick(model=small, lr=0.05).fit(X, given)
+    assert isinstance(model.model_[1], nn.Tanh)
+    assert model.score(X, true) > 0.9
+    with pytest.raises(ValueError, match=r"must return an nn\.Module"):
+        quick(model=lambda shape, classes: None).fit(X, given)
+
+
+def test_warm_start_goes_on_from_the_last_model(blobs):
+    X, given, _ = blobs
+    model = quick(folds=0, warm_start=True, epochs=3, lr=1e-3, loss="cce").fit(X, given)
+    first = model.history_[0]["train_loss"]
+    model.fit(X, given)
+    assert model.history_[0]["train_loss"] < 0.9 * first
+    with pytest.raises(ValueError, match="warm_start needs the classes"):
+        model.fit(X, given + 5)
+    anew = clone(model).set_params(warm_start=False).fit(X, given)
+    assert anew.fit(X, given).history_[0]["train_loss"] == pytest.approx(first)
+
+
+def test_rows_of_weight_zero_teach_nothing(blobs):
+    """Half of the rows, all labelled wrong, count for nothing; they are scored nevertheless."""
+    X, _, true = blobs
+    given, weight = true.copy(), np.ones(len(X))
+    given[::2] = (true[::2] + 1) % 3
+    weight[::2] = 0.0
+    model = quick().fit(X, given, sample_weight=weight)
+    assert model.score(X, true) > 0.85
+    assert model.p_y_[::2].mean() < 0.15 < 0.8 < model.p_y_[1::2].mean()
+    assert not model.kept_[::2].all()
+
+
+def test_only_ratios_of_weights_matter(blobs):
+    X, given, _ = blobs
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
+    one = quick(folds=0).fit(X, given, sample_weight=weight)
+    thousand = quick(folds=0).fit(X, given, sample_weight=1000 * weight)
+    assert np.allclose(one.predict_proba(X), thousand.predict_proba(X), atol=1e-4)
+
+
+def test_class_weight_moves_the_border():
+    X, y = make_blobs(n_samples=[200, 20], centers=[[0.0], [1.5]], random_state=0)
+    plain = quick(folds=0, loss="cce").fit(X, y)
+    balanced = quick(folds=0, loss="cce", class_weight="balanced").fit(X, y)
+    assert (balanced.predict(X) == 1).mean() > (plain.predict(X) == 1).mean() + 0.05
+
+
+def test_pipeline_grid_search_and_cross_validation(blobs):
+    X, given, true = blobs
+    pipeline = make_pipeline(StandardScaler(), quick(folds=0, epochs=5))
+    search = GridSearchCV(pipeline, {"noisylabelclassifier__q": [0.5, 0.9]}, cv=2, n_jobs=1)
+    assert search.fit(X, given).score(X, true) > 0.8
+    probs = cross_val_predict(quick(folds=0, epochs=5), X, given, cv=2, method="predict_proba")
+    assert probs.shape == (300, 3)
+
+
+def test_texts_through_tf_idf():
+    words = {0: ["sun", "rain", "wind", "cloud"], 1: ["goal", "match", "team", "ball"]}
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 2, 160)
+    texts = [" ".join(rng.choice(words[label], 3)) for label in true]
+    given = np.where(rng.random(160) < 0.2, 1 - true, true)
+    model = make_pipeline(TfidfVectorizer(), quick()).fit(texts, given)
+    assert model.score(texts, true) > 0.95
+
+
+@pytest.mark.parametrize("num_rows", [4, 10, 30])
+def test_few_rows(num_rows):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(num_rows, 2))
+    y = np.arange(num_rows) % 2
+    X[:, 0] += 6 * y
+    model = NoisyLabelClassifier(epochs=60, lr=0.01, batch_size=64, folds=3, random_state=0).fit(X, y)
+    assert model.score(X, y) == 1.0
+    assert model.p_y_.shape == (num_rows,)
+    assert model.k_ is None
+
+
+def test_a_class_of_one_or_two_rows_is_learnt_with(blobs):
+    X, given, _ = blobs
+    y = given.copy()
+    y[:2] = 3
+    y[2] = 4
+    with pytest.warns(UserWarning, match="would keep no row of class"):
+        model = quick().fit(X, y)
+    assert model.classes_.tolist() == [0, 1, 2, 3, 4]
+    assert model.predict_proba(X).shape == (300, 5)
+
+
+def test_labels_at_random_leave_a_model_and_an_honest_rate():
+    """All rows suspect: nothing can be learnt, and the interval says so."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.integers(0, 4, 200)
+    model = quick(loss="lq").fit(X, y)
+    assert model.noise_rate_interval_[1] > 0.4
+    assert len(model.suspects_) > 80
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"q": 2.0}, r"q must be in \[0, 1\]"),
+        ({"k": 1.5}, r"k must be in \(0, 1\) or 'auto'"),
+        ({"k": "often"}, "k must be"),
+        ({"loss": "lqq"}, "Did you mean 'lq'"),
+        ({"model": "mpl"}, "Did you mean 'mlp'"),
+        ({"model": 3}, "model must be 'auto'"),
+        ({"folds": -1}, "folds must be 0"),
+        ({"epochs": 0}, "epochs must be above 0"),
+        ({"device": "tpu"}, "device"),
+        ({"class_weight": {0: 0.0, 1: 0.0}}, "at least two classes"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(blobs, options, message):
+    X, given, _ = blobs
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        quick(**options).fit(X, given)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="one class only"):
+        quick().fit(np.zeros((20, 2)), np.ones(20))
+
+
+def test_k_auto_prunes_the_estimated_share(blobs):
+    X, given, true = blobs
+    model = quick(k="auto", folds=3, epochs=15).fit(X, given)
+    assert 0.05 <= model.k_ <= 0.9
+    assert abs((~model.kept_).mean() - (given != true).mean()) < 0.1
+
+
+def test_k_follows_the_noise():
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 4, 2000)
+    probs = np.full((2000, 4), 0.1) + 0.6 * np.eye(4)[true]
+    probs += rng.uniform(0, 0.05, probs.shape)
+    probs /= probs.sum(1, keepdims=True)
+    moved = (true + rng.integers(1, 4, 2000)) % 4
+    for rate in (0.1, 0.4):
+        given = np.where(rng.random(2000) < rate, moved, true)
+        k = choose_k(given, probs)
+        pruned = probs[np.arange(2000), given] <= k
+        assert abs(pruned.mean() - (given != true).mean()) < 0.08
+
+
+def test_folds_hold_every_class_evenly():
+    labels = np.repeat([0, 1, 2], [50, 10, 3])
+    fold = deal_folds(labels, 5, seed=1)
+    for label, rows in ((0, 10), (1, 2)):
+        assert np.bincount(fold[labels == label], minlength=5).tolist() == [rows] * 5
+    assert np.bincount(fold).max() - np.bincount(fold).min() <= 1
+    assert not np.array_equal(fold, deal_folds(labels, 5, seed=2))
