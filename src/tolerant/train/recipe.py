@@ -59,7 +59,7 @@ class Recipe:
     prune_by: PruneBy = "filter"
     """Pruned rows leave the epoch ("filter") or stay with weight 0 ("weight")."""
     score_every: int = 10
-    """Epochs between scorings of the training rows for the history; 0: at pruning rounds only."""
+    """Epochs between scorings of the training rows, for mean p_y in the history; 0: never."""
     seed: int = 0
 
     def __post_init__(self) -> None:
