@@ -115,7 +115,8 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _is_ours(name: str) -> bool:
     """Files of older checkpoints, and temporary ones left by a kill."""
-    return name.lstrip(".").startswith(("state-", "best-")) or name.startswith(f".{_NAME}.")
+    hidden = (".probe", "..probe.", f".{_NAME}.")
+    return name.lstrip(".").startswith(("state-", "best-")) or name.startswith(hidden)
 
 
 def _first_difference(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
