@@ -36,7 +36,7 @@ BATCH = 128
 SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 2e-4}
 # Operations to train on one image, 2 x 3 x multiplications (tests/test_models.py counts them).
 GFLOP = {"resnet34": 6.953, "resnet18": 2.734}
-SHAPES = {"resnet34": (32, 32, 3), "resnet18": (28, 28, 1), "small-cnn": (32, 32, 3), "mlp": (100,)}
+SHAPES = {"resnet34": (32, 32, 3), "resnet18": (28, 28, 1), "small-cnn": (32, 32, 3), "mlp": (784,)}
 
 Rate = Callable[[], float]
 

@@ -138,15 +138,15 @@ def _block(
     column = labels.unsqueeze(1)
     p_y = space.gather(1, column)
     space.scatter_(1, column, 0.0)
-    rest = space.sum(1, keepdim=True)  # 1 - p_y with all its digits
-    log_p = torch.where(p_y > 0.5, torch.log1p(-rest), torch.log(p_y))
+    rest = space.sum(1, keepdim=True).neg_()  # p_y - 1 with all its digits
+    log_p = torch.where(p_y > 0.5, torch.log1p(rest), torch.log(p_y))
     if p_y.numel() and p_y.min().item() < TINY:
         tiny = (p_y < TINY).squeeze(1)
         log_p[tiny] = log_p_y(logits[tiny], labels[tiny]).unsqueeze(1)
     if gradient is not None:
         each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
         scale = weigh(phi.weight(log_p, **hyper), each)
-        space.mul_(scale).scatter_(1, column, scale.mul_(rest).neg_())
+        space.mul_(scale).scatter_(1, column, scale.mul_(rest))
         if gradient is not space:
             gradient.copy_(space)
     return phi.value(log_p, **hyper).squeeze(1)
