@@ -22,7 +22,7 @@ class TextFeatures:
     >>> features.vocabulary
     ('car', 'red')
     >>> features.transform(["red red house"])[np.array([0])].round(3).tolist()
-    [[0.0, 1.732]]
+    [[0.0, 1.414...]]
     """
 
     vocabulary: tuple[str, ...]
