@@ -55,7 +55,8 @@ class Stepper:
         self._offsets = torch.arange(self.size, device=self.device)
         self._net: Any = torch.compile(model, dynamic=False) if recipe.compile else model
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._use_graph = rows.resident if graph is None else graph
+        self.ranks = rows.ranks
+        self._use_graph = self.ranks.size == 1 and (rows.resident if graph is None else graph)
         self._random = _Random(model, self.device)
         self._reader: Iterator[Tensor] = iter(())
         self._seed = self.num_full = self.num_last = self.steps_done = 0
@@ -64,7 +65,7 @@ class Stepper:
 
     def begin(self, epoch_order: Tensor, draws: dict[str, Tensor], lr: float, seed: int) -> None:
         """Take in an epoch: its order of row numbers (pruned ones left out) and its random draws."""
-        self.num_full, self.num_last = split_batches(len(epoch_order), self.size)
+        self.num_full, self.num_last = split_batches(len(epoch_order), self.size, self.ranks.size)
         self.order[: len(epoch_order)].copy_(_upload(epoch_order, self.device), non_blocking=True)
         for name, draw in draws.items():
             self.rows.draws[name].copy_(_upload(draw, self.device), non_blocking=True)
@@ -88,7 +89,7 @@ class Stepper:
     def _read_ahead(self) -> None:
         if not self.rows.resident:
             full = self.order[self.steps_done * self.size : self.num_full * self.size]
-            self._reader = self.rows.read_ahead(full, self.size)
+            self._reader = self.rows.read_ahead(*self.ranks.share_batches(full, self.size))
 
     def step(self) -> None:
         """Train on the epoch's next batch; does not wait for the device."""
@@ -107,6 +108,7 @@ class Stepper:
 
     def _train_on(self, index: Tensor, net: Any, read: Tensor | None = None) -> None:
         self.weights.zero_grad()
+        whole, index = len(index), self.ranks.share(index)
         inputs = self.rows.batch(index, read)
         if self.bf16:
             with autocast(self.device, True):
@@ -118,9 +120,18 @@ class Stepper:
         loss = self.loss(logits.float(), self.rows.labels.index_select(0, index))
         if self.sample_weight is not None:
             loss = (loss * self.sample_weight[index]).mean()
+        if self.ranks.size > 1:
+            loss = loss * self.ranks.fraction(whole)
         loss.backward()
+        if self.ranks.size > 1:
+            self.ranks.sum_gradients(self.model)
         self.weights.step()
-        self.loss_sum += loss.detach() * len(index)
+        self.loss_sum += loss.detach() * whole
+
+    def end(self) -> None:
+        """The epoch is over: bring together what ranks hold apart."""
+        self.ranks.total_([self.loss_sum])
+        self.ranks.average_statistics(self.model)
 
     def _advance(self) -> None:
         self._train_on(self.order.index_select(0, self.position + self._offsets), self._net)
@@ -149,14 +160,16 @@ class Stepper:
         self._graph = graph
 
 
-def split_batches(num_rows: int, size: int) -> tuple[int, int]:
+def split_batches(num_rows: int, size: int, ranks: int = 1) -> tuple[int, int]:
     """How many full batches, and the size of the last one (0: none).
+
+    A last one of less than two rows a rank, too few for batch norm, joins the one before it.
 
     >>> split_batches(300, 128), split_batches(256, 128), split_batches(257, 128)
     ((2, 44), (2, 0), (1, 129))
     """
     full, last = divmod(num_rows, size)
-    return (full - 1, size + 1) if last == 1 and full else (full, last)
+    return (full - 1, size + last) if 0 < last < 2 * ranks and full else (full, last)
 
 
 def autocast(device: torch.device, enabled: bool) -> torch.autocast:

@@ -35,14 +35,21 @@ def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = 
     log_probs, correct = [], []
     loss_sum = torch.zeros((), dtype=torch.float64, device=rows.device)
     with evaluating(model):
-        for part, inputs in rows.in_order(_part_size(len(rows), rows.device)):
-            logits = _logits(model, inputs, bf16)
+        size = min(_part_size(len(rows), rows.device), -(-len(rows) // rows.ranks.size))
+        for number, (part, inputs) in enumerate(rows.in_order(size)):
             labels = rows.labels[part]
+            if not rows.ranks.owns(number):
+                log_probs.append(torch.zeros(len(labels), device=rows.device))
+                correct.append(torch.zeros_like(labels, dtype=torch.bool))
+                continue
+            logits = _logits(model, inputs, bf16)
             log_probs.append(log_p_y(logits, labels))
             correct.append(logits.argmax(1) == labels)
             if loss is not None:
                 loss_sum += loss(logits, labels) * len(labels)
-    return Scores(torch.cat(log_probs), torch.cat(correct), loss_sum)
+    found = torch.cat(log_probs), torch.cat(correct).byte(), loss_sum
+    rows.ranks.total_(found)
+    return Scores(found[0], found[1].bool(), loss_sum)
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from torch import Tensor
 from tolerant.data.augment import augment, draw
 from tolerant.data.batches import Batches
 from tolerant.data.dataset import NoisyDataset
+from tolerant.train import distributed
 from tolerant.train.recipe import Recipe
 
 _CHUNK = 4096  # rows read at once when a whole data set is passed over
@@ -90,6 +91,7 @@ class Rows:
             self._resident = self._scaled(self._resident)
         self.index_device = torch.device("cpu") if self._resident is None else device
         self.draws: dict[str, Tensor] = {}
+        self.ranks = distributed.current()
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tolerant.train.capture import Stepper
 from tolerant.train.checkpoint import Checkpoints, strip
 from tolerant.train.device import Arriving, Clock, keep_freed_memory, use_bf16
+from tolerant.train.distributed import current
 from tolerant.train.evaluate import score
 from tolerant.train.job import Job, Record, TrainResult
 from tolerant.train.measure import measure, pruning_record, refuse_divergence
@@ -44,7 +45,8 @@ class Run:
         loss = job.build_loss()
         self._checkpoints = None
         if job.checkpoint is not None:
-            self._checkpoints = Checkpoints(job.checkpoint, job.identity(loss))
+            with current().in_turn():
+                self._checkpoints = Checkpoints(job.checkpoint, job.identity(loss))
         if device.type == "cpu":
             keep_freed_memory()
         self.bf16 = use_bf16(self.recipe.precision, device)
@@ -138,11 +140,13 @@ class Run:
         clock.mark()
         while stepper.steps_done < stepper.num_steps:
             if self.stop_requested:
-                self.step, self._loss_sum = stepper.steps_done, float(stepper.loss_sum)
-                self._save()
+                if stepper.ranks.size == 1:  # others may stand at another step
+                    self.step, self._loss_sum = stepper.steps_done, float(stepper.loss_sum)
+                    self._save()
                 raise KeyboardInterrupt
             stepper.step()
             yield True
+        stepper.end()
         clock.mark()
         return len(order)
 
@@ -175,7 +179,8 @@ class Run:
         if now is not None:
             self.weights.load(now)
         arrived = yield from Arriving(p_y).wait()
-        self.pruner.update(np.arange(len(self.rows)), arrived)
+        index = self.rows.ranks.share(np.arange(len(self.rows)))
+        self.pruner.update(index, arrived[index])
         kept = self.pruner.kept.numpy()
         self.pruned_at[kept] = -1
         self.pruned_at[~kept & (self.pruned_at < 0)] = self.epoch
@@ -218,7 +223,7 @@ class Run:
             self.best_epoch = record["epoch"]
 
     def _save(self) -> None:
-        if self._checkpoints is None:
+        if self._checkpoints is None or self.rows.ranks.rank > 0:
             return
         state = {f"w/{n}": t for n, t in self.weights.tensors().items()}
         state |= {f"o/{n}": t for n, t in self.weights.optimizer_tensors().items()}

@@ -1,0 +1,184 @@
+"""One run over two ranks is the run of one process: on the CPU, with gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+from train_helpers import pictures, quick, table
+
+from tolerant.train import Callback, PruneSchedule, distributed, train
+from tolerant.train.capture import split_batches
+from tolerant.train.distributed import Ranks
+
+
+class Net(nn.Module):
+    """Convolutions without batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(72, 4)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def mlp() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+PRUNE = PruneSchedule(start_epoch=2, every=1, k=0.3)
+# 297 training rows: batches of 64 and a last one of 41, cut into 21 and 20.
+CASES: dict[str, dict[str, Any]] = {
+    "table": {"dataset": table(), "model": mlp(), "loss": "lq", "prune": PRUNE,
+              "recipe": quick(lr=0.3, epochs=4)},
+    "pictures": {"dataset": pictures(), "model": Net(), "loss": "cce", "recipe": quick(lr=0.02)},
+    "weighed": {"dataset": table(), "model": mlp(), "loss": "lq", "prune": PRUNE,
+                "recipe": quick(prune_by="weight", optimizer="adam", lr=0.03, epochs=4)},
+    "odd": {"dataset": table(298), "model": mlp(), "loss": "lq", "recipe": quick(batch_size=51)},
+}  # fmt: skip
+
+
+class Told(Callback):
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+
+    def on_epoch_end(self, job, record):
+        self.epochs.append(record["epoch"])
+
+
+def run(case: str, folder: Path | None = None) -> dict[str, Any]:
+    told = Told()
+    options = {"test": table(100, seed=1)} | CASES[case]
+    if case == "pictures":
+        options["test"] = pictures(100, seed=1)
+    result = train(**options, callbacks=[told], device="cpu", progress="quiet", checkpoint=folder)
+    return {
+        "weights": torch.cat([p.detach().flatten() for p in result.model.parameters()]).tolist(),
+        "history": result.history,
+        "kept": result.kept.tolist(),
+        "epoch": result.epoch,
+        "told": told.epochs,
+    }
+
+
+def rank(number: int, port: int, folder: str) -> None:
+    env = {
+        "RANK": number,
+        "LOCAL_RANK": number,
+        "WORLD_SIZE": 2,
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": port,
+    }
+    os.environ.update({name: str(value) for name, value in env.items()})
+    torch.set_num_threads(1)
+    with distributed.join() as ranks:
+        assert ranks == Ranks(number, 2)
+        found = {case: run(case, Path(folder) / case) for case in CASES}
+    assert distributed.current() == Ranks(0, 1)
+    (Path(folder) / f"{number}.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    mp.start_processes(rank, (port, str(folder)), nprocs=2, start_method="fork")
+    return [json.loads((folder / f"{number}.json").read_text()) for number in range(2)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_ranks_are_one_process(ranks, case):
+    alone = run(case)
+    for found in (ranks[0][case], ranks[1][case]):
+        np.testing.assert_allclose(found["weights"], alone["weights"], atol=1e-5)
+        assert found["kept"] == alone["kept"]
+        assert found["epoch"] == alone["epoch"]
+        for record, expected in zip(found["history"], alone["history"], strict=True):
+            assert record.keys() == expected.keys()
+            for name in record.keys() - {"time_s", "images_per_s"}:
+                assert record[name] == pytest.approx(expected[name], abs=1e-5), name
+    assert ranks[0][case]["weights"] == ranks[1][case]["weights"]
+    assert ranks[0][case]["told"] == alone["told"] == list(range(len(alone["history"])))
+    assert ranks[1][case]["told"] == []
+    assert all(alone["kept"]) == ("prune" not in CASES[case])
+
+
+def test_a_killed_rank_costs_no_row(tmp_path):
+    """torchrun starts both ranks again, and they go on from the last whole epoch to the same weights."""
+    script = tmp_path / "script.py"
+    script.write_text(f'''
+import json, os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_distributed_train import CASES, run, torch
+from tolerant.train import distributed
+
+class Killed(torch.nn.Linear):
+    """Ends rank 1 within the third epoch, the first time."""
+    steps = 0
+    def forward(self, x):
+        self.steps += self.training
+        if self.steps == 13 and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            os._exit(9)
+        return super().forward(x)
+
+CASES["table"]["model"][2].__class__ = Killed
+with distributed.join() as ranks:
+    found = run("table", {str(tmp_path / "run")!r})
+    if ranks.rank == 0:
+        found["restarts"] = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        open({str(tmp_path / "found.json")!r}, "w").write(json.dumps(found))
+''')
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+               "--max-restarts=1", "--monitor-interval=0.1", str(script)]  # fmt: skip
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found, alone = json.loads((tmp_path / "found.json").read_text()), run("table")
+    assert found["restarts"] == "1"
+    # The checkpoint is written beside the training: the last one may have been lost with rank 0.
+    assert found["told"] in ([2, 3], [1, 2, 3])
+    np.testing.assert_allclose(found["weights"], alone["weights"], atol=1e-5)
+    assert [record["epoch"] for record in found["history"]] == [0, 1, 2, 3]
+    assert found["history"][2]["train_loss"] == pytest.approx(alone["history"][2]["train_loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("whole", [1, 2, 6, 64, 65])
+def test_shares_make_up_the_batch(size, whole):
+    index = torch.arange(whole) + 100
+    ranks = [Ranks(number, size) for number in range(size)]
+    shares = [r.share(index) for r in ranks if r.fraction(whole)]
+    assert sorted(torch.cat(shares).tolist()) == index.tolist()
+    assert sum(r.fraction(whole) for r in ranks) == pytest.approx(1)
+    assert all(len(r.share(index)) for r in ranks)  # a rank without rows still takes part in a step
+    two = torch.cat([index, index + whole])
+    for r in ranks:
+        order, step = r.share_batches(two, whole)
+        if step:
+            assert [part.tolist() for part in order.split(step)] == [
+                r.share(index).tolist(),
+                (r.share(index) + whole).tolist(),
+            ]
+
+
+def test_last_batch_has_two_rows_a_rank():
+    assert split_batches(67, 32, ranks=2) == (1, 35)
+    assert split_batches(68, 32, ranks=2) == (2, 4)
+    assert split_batches(3, 32, ranks=2) == (0, 3)
