@@ -25,11 +25,9 @@ class RateInterval:
     hard rows; `high` counts every row that confidently looks like another class (the confident
     joint), the model's own mistakes included. A weak model gives a wide interval.
 
-    Measured with an L_q network, out of fold: the real rate lay inside in 26 of 27 runs on
-    digits, Fashion-MNIST and CIFAR-10N (no noise, uniform, class-dependent, people's), on which the
-    0.6 was also chosen. Not covered are mistakes that follow from the inputs, such as labels made by
-    keyword rules: the model learns them, and no prediction shows them (TREC and YouTube with rule
-    votes: 51 % and 21 % wrong, `high` 11 % and 12 %).
+    The 0.6 was chosen on digits, Fashion-MNIST and CIFAR-10N, with an L_q network and out of fold. Not
+    covered are mistakes that follow from the inputs, such as labels made by keyword rules (TREC): the
+    model learns them, no prediction shows them, and the estimate is far too low.
     """
 
     estimate: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -108,10 +108,7 @@ class NCELoss(RobustLoss):
 
     name = "nce"
     paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
-
-    @classmethod
-    def formula(cls) -> Callable[..., Tensor]:
-        return nce
+    formula = staticmethod(nce)
 
 
 class NFLLoss(RobustLoss):
@@ -121,10 +118,7 @@ class NFLLoss(RobustLoss):
     limits = "gamma = 0: nce"
     paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
     domains = PHI["focal"].domains
-
-    @classmethod
-    def formula(cls) -> Callable[..., Tensor]:
-        return nfl
+    formula = staticmethod(nfl)
 
 
 class BootstrapLoss(RobustLoss):
@@ -134,20 +128,14 @@ class BootstrapLoss(RobustLoss):
     limits = "beta = 1: cce"
     paper = "Reed et al. 2014, Training Deep Neural Networks on Noisy Labels with Bootstrapping"
     domains: ClassVar[dict[str, Domain]] = {"beta": Domain(0, 1)}
-
-    @classmethod
-    def formula(cls) -> Callable[..., Tensor]:
-        return bootstrap_soft
+    formula = staticmethod(bootstrap_soft)
 
 
 class HardBootstrapLoss(BootstrapLoss):
     """Hard bootstrapping: the label mixed with the model's own prediction."""
 
     name = "bootstrap-hard"
-
-    @classmethod
-    def formula(cls) -> Callable[..., Tensor]:
-        return bootstrap_hard
+    formula = staticmethod(bootstrap_hard)
 
 
 class GJSLoss(RobustLoss):
@@ -162,10 +150,7 @@ class GJSLoss(RobustLoss):
     limits = "one view: js"
     paper = "Englesson & Azizpour 2021, Generalized Jensen-Shannon Divergence Loss"
     domains = PHI["js"].domains
-
-    @classmethod
-    def formula(cls) -> Callable[..., Tensor]:
-        return gjs
+    formula = staticmethod(gjs)
 
     @classmethod
     def compute(

@@ -35,6 +35,7 @@ class RobustLoss(nn.Module):
     paper: ClassVar[str]
     limits: ClassVar[str] = ""
     domains: ClassVar[dict[str, Domain]] = {}
+    formula: ClassVar[Callable[..., Tensor]]
 
     weight: Tensor | None
 
@@ -65,13 +66,9 @@ class RobustLoss(nn.Module):
             cls.__signature__ = inspect.Signature([*cls.own_parameters(), *shared])  # type: ignore[attr-defined]
 
     @classmethod
-    def formula(cls) -> Callable[..., Tensor]:
-        raise NotImplementedError
-
-    @classmethod
     def own_parameters(cls) -> list[inspect.Parameter]:
         """The formula's keyword-only parameters: the loss's hyper-parameters with their defaults."""
-        parameters = inspect.signature(cls.formula(), eval_str=False).parameters.values()
+        parameters = inspect.signature(cls.formula).parameters.values()
         return [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
 
     @classmethod
@@ -108,7 +105,7 @@ class RobustLoss(nn.Module):
             # formula's derivative would be NaN.
             if isinstance(row_weight, Tensor):
                 z = torch.where((row_weight == 0).unsqueeze(1), 0.0, z)
-            return fused.weigh(cls.formula()(z, y, **hyper), row_weight)
+            return fused.weigh(cls.formula(z, y, **hyper), row_weight)
 
         return weighted_loss(logits, labels, weighing, rows)
 
@@ -134,12 +131,9 @@ class PhiLoss(RobustLoss):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         cls.phi = PHI[cls.name]
+        cls.formula = staticmethod(cls.phi.value)
         cls.domains = cls.phi.domains | cls.__dict__.get("domains", {})
         super().__init_subclass__(**kwargs)
-
-    @classmethod
-    def formula(cls) -> Callable[..., Tensor]:
-        return cls.phi.value
 
     @classmethod
     def compute(

@@ -21,7 +21,7 @@ class Recipe:
     """One training protocol. The defaults are Zhang & Sabuncu 2018, section 4, for CIFAR-10.
 
     ``weight_decay`` is torch's: the gradient gains ``weight_decay * w``. The paper's 1e-4, read as
-    a penalty ``1e-4 ||w||^2``, has gradient ``2e-4 w``; only 2e-4 reaches its numbers at noise 0.8.
+    a penalty ``1e-4 ||w||^2``, has gradient ``2e-4 w``.
 
     >>> recipe = Recipe(epochs=120)
     >>> [recipe.lr_at(epoch) for epoch in (0, 39, 40, 80)]
