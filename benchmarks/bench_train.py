@@ -111,8 +111,11 @@ def default_loop(name: str, data: NoisyDataset, *, loader: bool) -> Rate:
     return epoch
 
 
-def fp32_eager_on_gpu(name: str, data: NoisyDataset, steps: int) -> Rate:
-    """What public code does, without its loader: fp32 NCHW on the GPU, batched flip and crop there."""
+def fp32_eager_on_gpu(name: str, data: NoisyDataset, steps: int, *, tf32: bool) -> Rate:
+    """What public code does, without its loader: fp32 NCHW on the GPU, batched flip and crop there.
+
+    torch rounds the inputs of convolutions to TF32 unless told otherwise; both are measured.
+    """
     model = _build(name, data).cuda()
     optimizer = torch.optim.SGD(model.parameters(), **SGD)
     images = torch.from_numpy(data.inputs).cuda()
@@ -125,12 +128,13 @@ def fp32_eager_on_gpu(name: str, data: NoisyDataset, steps: int) -> Rate:
         flip, shift = draw(len(labels), device="cuda")
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for step in range(steps):
-            index = order[step * BATCH : (step + 1) * BATCH]
-            x = augment(images[index], mean=mean, flip=flip[index], shift=shift[index])
-            optimizer.zero_grad()
-            loss(model(x.contiguous()), labels[index]).backward()
-            optimizer.step()
+        with torch.backends.cudnn.flags(allow_tf32=tf32):
+            for step in range(steps):
+                index = order[step * BATCH : (step + 1) * BATCH]
+                x = augment(images[index], mean=mean, flip=flip[index], shift=shift[index])
+                optimizer.zero_grad()
+                loss(model(x.contiguous()), labels[index]).backward()
+                optimizer.step()
         torch.cuda.synchronize()
         return steps * BATCH / (time.perf_counter() - start)
 
@@ -284,7 +288,8 @@ def bench_gpu(models: list[str], rounds: int, steps: int, compile: bool, runs: l
         data = random_rows(name, (steps + 1) * BATCH)
         fast = partial(ours, name, data, "cuda", steps=steps)
         candidates = {
-            "fp32 NCHW eager": partial(fp32_eager_on_gpu, name, data, steps),
+            "fp32 NCHW eager": partial(fp32_eager_on_gpu, name, data, steps, tf32=False),
+            "the same, TF32 convolutions": partial(fp32_eager_on_gpu, name, data, steps, tf32=True),
             "bf16 NHWC eager": partial(fast, graph=False),
             "bf16 graph": fast,
         }
@@ -318,7 +323,15 @@ def bench_gpu(models: list[str], rounds: int, steps: int, compile: bool, runs: l
 
 KINDS = {
     "convolution and product": ("gemm", "conv", "xmma", "cutlass", "cudnn", "wgrad", "dgrad", "nvjet"),
-    "batch norm": ("batch_norm", "bn_", "batchnorm"),
+    "batch norm, shortcut, ReLU": (
+        "batch_norm",
+        "bn_",
+        "batchnorm",
+        "statistics_kernel",
+        "apply_kernel",
+        "sums_kernel",
+        "input_kernel",
+    ),
     "optimiser and casts": ("multi_tensor", "fused_sgd", "foreach"),
     "reduction": ("reduce",),
     "elementwise": ("elementwise", "vectorized", "copy", "triton", "index", "cat"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ from train_helpers import pictures, quick, table
 
 from tolerant.train import DivergedError, Fleet, Job, PruneSchedule, train
 from tolerant.train.job import TrainResult
+from tolerant.train.models import build
+from tolerant.train.overlap import Overlap
 from tolerant.train.run import Run
 
 pytestmark = pytest.mark.gpu
@@ -185,3 +189,24 @@ def test_compiled_and_captured():
     recipe = quick(precision="bf16", lr=0.02, score_every=0)
     compiled = _train(recipe=quick(precision="bf16", lr=0.02, score_every=0, compile=True))
     assert _distance(compiled, _train(recipe=recipe)) < 5e-2
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_gradients_beside_the_backward_pass_are_the_same(precision):
+    """Weight gradients on a second stream, against the same step on one stream."""
+    x = torch.rand(64, 3, 32, 32, device="cuda").to(memory_format=torch.channels_last)
+    y = torch.randint(10, (64,), device="cuda")
+    dtype = torch.float32 if precision == "fp32" else torch.bfloat16
+    found = []
+    for overlap in (Overlap(torch.device("cuda", 0)).step, nullcontext):
+        model = build("resnet18", 10).cuda().to(memory_format=torch.channels_last)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
+                module.to(dtype)
+        for _ in range(3):  # the memory of the last step is used again
+            model.zero_grad()
+            with overlap():
+                torch.nn.functional.cross_entropy(model(x.to(dtype)).float(), y).backward()
+        found.append({name: p.grad.float() for name, p in model.named_parameters()})
+    for name, gradient in found[1].items():
+        assert (found[0][name] - gradient).norm() <= 0.02 * gradient.norm() + 1e-6, name

@@ -9,13 +9,14 @@ then one upload and ``graph.replay()`` a batch, with nothing read back before it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tolerant.train.optim import Weights, clone, copy_into
+from tolerant.train.overlap import Overlap
 from tolerant.train.recipe import Recipe
 from tolerant.train.rows import Rows
 
@@ -61,7 +62,8 @@ class Stepper:
         self._reader: Iterator[Tensor] = iter(())
         self._seed = self.num_full = self.num_last = self.steps_done = 0
         on_gpu = self.device.type == "cuda"
-        self.stream = torch.cuda.Stream(self.device) if on_gpu else None
+        self.stream = torch.cuda.Stream(self.device, priority=-1) if on_gpu else None
+        self._overlap: Any = Overlap(self.device).step if on_gpu and self.ranks.size == 1 else nullcontext
 
     def begin(self, epoch_order: Tensor, draws: dict[str, Tensor], lr: float, seed: int) -> None:
         """Take in an epoch: its order of row numbers (pruned ones left out) and its random draws."""
@@ -110,19 +112,20 @@ class Stepper:
         self.weights.zero_grad()
         whole, index = len(index), self.ranks.share(index)
         inputs = self.rows.batch(index, read)
-        if self.bf16:
-            with autocast(self.device, True):
-                logits = net(inputs)
-        else:
-            logits = net(inputs)
         index = index.to(self.device)
-        # fp32: a loss from outside may not upcast, and bf16 holds no p_y between 0.996 and 1.
-        loss = self.loss(logits.float(), self.rows.labels.index_select(0, index))
-        if self.sample_weight is not None:
-            loss = (loss * self.sample_weight[index]).mean()
-        if self.ranks.size > 1:
-            loss = loss * self.ranks.fraction(whole)
-        loss.backward()
+        with self._overlap():
+            if self.bf16:
+                with autocast(self.device, True):
+                    logits = net(inputs)
+            else:
+                logits = net(inputs)
+            # fp32: a loss from outside may not upcast, and bf16 holds no p_y between 0.996 and 1.
+            loss = self.loss(logits.float(), self.rows.labels.index_select(0, index))
+            if self.sample_weight is not None:
+                loss = (loss * self.sample_weight[index]).mean()
+            if self.ranks.size > 1:
+                loss = loss * self.ranks.fraction(whole)
+            loss.backward()
         if self.ranks.size > 1:
             self.ranks.sum_gradients(self.model)
         self.weights.step()

@@ -30,6 +30,8 @@ from torch import Tensor, nn
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
+from tolerant.train.device import pick_device
+
 Index = TypeVar("Index", Tensor, np.ndarray)
 
 
@@ -81,14 +83,28 @@ class Ranks:
             for buffer in buffers:
                 buffer /= self.size
 
+    def first(self, values: np.ndarray) -> np.ndarray:
+        """Rank 0's ``values`` on every rank: what all must agree on to the last bit."""
+        if self.size == 1:
+            return values
+        raw = torch.from_numpy(np.ascontiguousarray(values).copy()).view(torch.uint8)
+        raw = raw.to("cuda" if dist.get_backend() == "nccl" else "cpu")
+        dist.broadcast(raw, 0)
+        return raw.cpu().numpy().view(values.dtype)
+
+    def wait(self) -> None:
+        """Until every rank is here."""
+        if self.size > 1:
+            dist.barrier()
+
     @contextmanager
     def in_turn(self) -> Iterator[None]:
         """One rank after another, rank 0 first."""
         for _ in range(self.rank):
-            dist.barrier()
+            self.wait()
         yield
-        for _ in range(self.rank, self.size if self.size > 1 else 0):
-            dist.barrier()
+        for _ in range(self.rank, self.size):
+            self.wait()
 
 
 _ALONE = Ranks()
@@ -101,7 +117,7 @@ def current() -> Ranks:
 
 
 @contextmanager
-def join() -> Iterator[Ranks]:
+def join(device: str | torch.device = "auto") -> Iterator[Ranks]:
     """Inside, ``train`` is one run over all ranks of ``torchrun``; outside of torchrun nothing changes.
 
     >>> with join() as ranks:
@@ -112,9 +128,15 @@ def join() -> Iterator[Ranks]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield _ALONE
         return
-    on_gpu = torch.cuda.is_available()
+    on_gpu = pick_device(device).type == "cuda"
     if on_gpu:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        local = int(os.environ["LOCAL_RANK"])
+        if local >= torch.cuda.device_count():
+            raise ValueError(
+                f"torchrun must start at most a rank a GPU; this is the rank of GPU {local} and there are "
+                f"{torch.cuda.device_count()}. Lower --nproc-per-node, or use device='cpu'."
+            )
+        torch.cuda.set_device(local)
     store, rank, size = next(rendezvous("env://"))
     # torchrun may keep its store when it restarts: addresses of dead ranks would be read from it.
     store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from tolerant.train.device import pick_device
+from tolerant.train.distributed import current
 from tolerant.train.job import Job, TrainResult
 from tolerant.train.progress import Display, ProgressMode
 from tolerant.train.run import Run
@@ -52,7 +53,14 @@ class Fleet:
 
         ``on_result(index, result)`` is called as each one ends. Ctrl-C saves every run that has a
         checkpoint folder and then raises KeyboardInterrupt; a second one does not wait.
+
+        Over several ranks (`tolerant.train.distributed`) jobs train one after the other, and rank 0 alone
+        shows progress.
         """
+        ranks = current()
+        # Side by side they would exchange gradients in the order in which each rank's device is ready.
+        side_by_side = self.side_by_side if ranks.size == 1 else 1
+        progress: ProgressMode = "quiet" if ranks.rank else self.progress
         waiting = enumerate(jobs)
         active: dict[int, tuple[Run, Iterator[bool]]] = {}
         ended: dict[int, TrainResult | Exception] = {}
@@ -65,9 +73,9 @@ class Fleet:
 
         stopping = _Stop()
         # CPU dropout draws from torch's global generator, which belongs to the caller.
-        with torch.random.fork_rng(devices=[]), stopping.on_interrupt(), Display(self.progress) as show:
+        with torch.random.fork_rng(devices=[]), stopping.on_interrupt(), Display(progress) as show:
             while True:
-                while len(active) < self.side_by_side:
+                while len(active) < side_by_side:
                     index, job = next(waiting, (-1, None))
                     if job is None:
                         break

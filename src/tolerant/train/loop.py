@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.train.distributed import current
 from tolerant.train.fleet import Fleet
 from tolerant.train.job import Callback, Job, TrainResult
 from tolerant.train.progress import ProgressMode
@@ -82,12 +81,9 @@ def train(
         model_args=model_args or {},
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
-        callbacks=() if current().rank else callbacks,
+        callbacks=callbacks,
     )
-    fleet = Fleet(
-        side_by_side=1, device=device, progress="quiet" if current().rank else progress, graph=graph
-    )
-    (result,) = fleet.run([job])
+    (result,) = Fleet(side_by_side=1, device=device, progress=progress, graph=graph).run([job])
     if isinstance(result, Exception):
         raise result
     return result

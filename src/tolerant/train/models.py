@@ -10,6 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from tolerant.train.norm import BatchNorm
+from tolerant.train.overlap import Conv2d
+
 
 class _GlobalMean(nn.Module):
     """Mean over all places, taken as channels-last lies: so its gradient lies, too."""
@@ -30,20 +33,19 @@ class _Block(nn.Module):
 
     def __init__(self, width_in: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(width_in, width, 3, stride, 1, bias=False)
-        self.norm1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(width)
-        self.relu = nn.ReLU(inplace=True)
+        self.conv1 = Conv2d(width_in, width, 3, stride, 1, bias=False)
+        self.norm1 = BatchNorm(width)
+        self.conv2 = Conv2d(width, width, 3, 1, 1, bias=False)
+        self.norm2 = BatchNorm(width)
         self.shortcut = nn.Sequential()
         if stride != 1 or width_in != width:
             self.shortcut = nn.Sequential(
-                nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+                Conv2d(width_in, width, 1, stride, bias=False), BatchNorm(width, relu=False)
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.relu(self.norm1(self.conv1(x)))
-        return self.relu(self.norm2(self.conv2(out)) + self.shortcut(x))
+        out: Tensor = self.norm2(self.conv2(self.norm1(self.conv1(x))), self.shortcut(x))
+        return out
 
 
 class ResNet(nn.Module):
@@ -51,11 +53,7 @@ class ResNet(nn.Module):
 
     def __init__(self, depths: Sequence[int], num_classes: int, in_channels: int, dropout: float) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(in_channels, 64, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(64),
-            nn.ReLU(inplace=True),
-        )
+        self.stem = nn.Sequential(Conv2d(in_channels, 64, 3, 1, 1, bias=False), BatchNorm(64))
         blocks: list[nn.Module] = []
         width_in = 64
         for stage, depth in enumerate(depths):
@@ -94,7 +92,9 @@ def _cnn8(
     """The 8-layer network of table 2: six convolutions, a dense layer of 256, the output."""
     layers: list[nn.Module] = []
     for width_in, width in ((in_channels, 64), (64, 128), (128, 196)):
-        layers += [*_conv(width_in, width), *_conv(width, width, pool=True)]
+        for of in (width_in, width):
+            layers += [Conv2d(of, width, 3, padding=1, bias=False), BatchNorm(width)]
+        layers.append(nn.MaxPool2d(2))
     flat = 196 * (image_size[0] // 8) * (image_size[1] // 8)
     layers += [_Flatten(), nn.Linear(flat, 256, bias=not dense_batch_norm)]
     if dense_batch_norm:

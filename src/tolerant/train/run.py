@@ -64,6 +64,7 @@ class Run:
             graph=graph,
         )
         self.weights = self.stepper.weights
+        self._callbacks = () if self.rows.ranks.rank else job.callbacks
         self.pruner: Pruner | None = None
         if job.prune is not None:
             self.pruner = Pruner(len(self.rows), self._given, k=job.prune.k)
@@ -109,12 +110,12 @@ class Run:
             if self._checkpoints is not None:
                 self._checkpoints.flush()
         self.result = self._finish()
-        for callback in self.job.callbacks:
+        for callback in self._callbacks:
             callback.on_end(self.job, self.result)
 
     def _epochs(self) -> Iterator[bool]:
         last = self.history[-1] if self.history else None
-        for callback in self.job.callbacks:
+        for callback in self._callbacks:
             callback.on_start(self.job, last)
         while self.epoch < self.recipe.epochs:
             clock = Clock(self.device)
@@ -128,7 +129,7 @@ class Run:
             self.epoch, self.step = self.epoch + 1, 0
             if self.epoch % self.job.checkpoint_every == 0 or self.epoch == self.recipe.epochs:
                 self._save()
-            for callback in self.job.callbacks:
+            for callback in self._callbacks:
                 callback.on_epoch_end(self.job, record)
 
     def _train_epoch(self, clock: Clock) -> Generator[bool, None, int]:
@@ -243,7 +244,15 @@ class Run:
         self._checkpoints.save(record, state, self.best)
 
     def _resume(self) -> None:
-        loaded = None if self._checkpoints is None else self._checkpoints.load()
+        if self._checkpoints is None:
+            return
+        loaded = self._checkpoints.load()
+        found = np.array([-1, -1] if loaded is None else [loaded[0]["epoch"], loaded[0]["step"]])
+        if not np.array_equal(found, self.rows.ranks.first(found)):
+            raise ValueError(
+                f"checkpoint must be a folder that all ranks see; {self._checkpoints.folder} holds another "
+                "checkpoint here than on rank 0. Use a shared folder."
+            )
         if loaded is None:
             return
         record, state, best = loaded

@@ -1,0 +1,163 @@
+"""The fused batch norm against torch's: on a GPU, or in Triton's interpreter on the CPU."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tolerant.train import norm as norm_module
+from tolerant.train.models import build
+from tolerant.train.norm import BatchNorm
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+on_device = pytest.mark.skipif(False, reason="") if INTERPRETED else pytest.mark.gpu
+
+
+@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's run")
+def test_in_the_interpreter() -> None:
+    pytest.importorskip("triton")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider"],
+        env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    assert " passed" in run.stdout
+
+
+def fused(norm: BatchNorm, x: Tensor, residual: Tensor | None) -> Tensor:
+    return norm_module._Fused.apply(x, residual, norm.weight, norm.bias, norm)
+
+
+def plain(norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
+    out = nn.functional.batch_norm(
+        x, norm.running_mean, norm.running_var, norm.weight, norm.bias, True, norm.momentum, norm.eps
+    )
+    out = out if residual is None else out + residual
+    return out.relu() if relu else out
+
+
+def case(shape, *, far=0.0, relu=True, residual=True, dtype=torch.float32, seed=0):
+    """The fused norm's output, gradients and statistics, and torch's in float64."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*size):
+        return torch.randn(*size, generator=generator).to(DEVICE)
+
+    norm = BatchNorm(shape[1], relu=relu).to(DEVICE)
+    with torch.no_grad():
+        norm.weight.copy_(draw(shape[1]))
+        norm.bias.copy_(draw(shape[1]))
+        norm.running_mean.copy_(draw(shape[1]))
+    x, other, dy = ((draw(*shape) + far) if i == 0 else draw(*shape) for i in range(3))
+    x, other, dy = (t.to(dtype, memory_format=torch.channels_last) for t in (x, other, dy))
+    results = []
+    for exact in (False, True):
+        mine = copy.deepcopy(norm).double() if exact else copy.deepcopy(norm)
+        inputs = [t.double() if exact else t.clone() for t in ((x, other) if residual else (x,))]
+        inputs = [t.requires_grad_() for t in inputs]
+        given = inputs[1] if residual else None
+        if exact:
+            y = plain(mine, inputs[0], given, relu)
+            mine.num_batches_tracked += 1
+        else:
+            y = fused(mine, inputs[0], given)
+        y.backward(dy.to(y.dtype))
+        named = {"y": y.detach(), "weight": mine.weight.grad, "bias": mine.bias.grad}
+        named |= {f"input {i}": t.grad for i, t in enumerate(inputs)}
+        named |= {f"buffer {n}": b for n, b in mine.named_buffers()}
+        results.append(named)
+    return results
+
+
+SHAPES = [(4, 16, 5, 3), (3, 20, 7, 7), (2, 130, 2, 1)]
+
+
+@on_device
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("relu", "residual"), [(True, True), (True, False), (False, False), (False, True)])
+def test_values_and_gradients(shape, relu, residual):
+    ours, exact = case(shape, relu=relu, residual=residual)
+    for name, truth in exact.items():
+        torch.testing.assert_close(
+            ours[name].double(), truth.double(), rtol=2e-5, atol=2e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+@on_device
+def test_values_far_from_zero_keep_their_digits():
+    """Mean 1000, deviation 1: a sum of squares in fp32 would have no digit of the variance left."""
+    ours, exact = case((4, 16, 8, 8), far=1000.0)
+    torch.testing.assert_close(ours["y"].double(), exact["y"], rtol=1e-3, atol=1e-3)
+    variance = "buffer running_var"
+    torch.testing.assert_close(ours[variance].double(), exact[variance], rtol=1e-5, atol=0.0)
+
+
+@on_device
+def test_bf16_is_rounded_once():
+    ours, exact = case((4, 16, 5, 5), dtype=torch.bfloat16)
+    assert ours["y"].dtype == ours["input 0"].dtype == torch.bfloat16
+    assert ours["weight"].dtype == torch.float32
+    torch.testing.assert_close(ours["y"].double(), exact["y"], rtol=2**-7, atol=1e-4)
+    torch.testing.assert_close(ours["weight"].double(), exact["weight"], rtol=1e-2, atol=2e-2)
+
+
+@on_device
+def test_many_programs_agree_with_one(monkeypatch):
+    few = case((4, 16, 6, 6))[0]
+    monkeypatch.setattr(norm_module, "SUM_TILE", 64)
+    norm_module._cut.cache_clear()
+    try:
+        many = case((4, 16, 6, 6))[0]
+        again = case((4, 16, 6, 6))[0]
+    finally:
+        norm_module._cut.cache_clear()
+    for name, value in few.items():
+        torch.testing.assert_close(many[name], value, rtol=1e-5, atol=1e-5)
+        assert torch.equal(many[name], again[name])
+
+
+@on_device
+def test_not_a_number_is_not_hidden():
+    norm = BatchNorm(16).to(DEVICE)
+    x = torch.full((2, 16, 2, 2), float("nan"), device=DEVICE).to(memory_format=torch.channels_last)
+    assert fused(norm, x, None).isnan().all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["resnet18", "cnn8"])
+def test_a_network_trains_the_same_without_it(name, monkeypatch):
+    """fp32, one backward pass: the fused norms against torch's."""
+    x = torch.rand(32, 3, 32, 32, device="cuda").to(memory_format=torch.channels_last)
+    y = torch.randint(10, (32,), device="cuda")
+    gradients = []
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        for can in (True, False):
+            monkeypatch.setattr(norm_module, "_has_triton", lambda can=can: can)
+            model = build(name, 10).cuda().to(memory_format=torch.channels_last).train()
+            nn.functional.cross_entropy(model(x), y).backward()
+            gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert (gradients[0] - gradients[1]).norm() < 1e-4 * gradients[1].norm()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="plain torch")
+def test_on_a_cpu_it_is_torchs_own():
+    norm, x, other = BatchNorm(5), torch.randn(3, 5, 4, 4), torch.randn(3, 5, 4, 4)
+    reference = copy.deepcopy(norm)
+    assert torch.equal(norm(x, other), plain(reference, x, other, relu=True))
+    assert norm.num_batches_tracked == 1
+    norm.eval()
+    reference.eval()
+    expected = nn.BatchNorm2d.forward(reference, x)
+    assert torch.equal(BatchNorm.forward(norm, x), expected.relu())
