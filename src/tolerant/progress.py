@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ def progress_bar(
     ...     bar.update(1)
     ...     bar.update(2)
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":  # torchrun: rank 0 shows
         yield Bar()
         return
     try:

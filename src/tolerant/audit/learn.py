@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,9 +18,10 @@ from tolerant.audit.scoring import out_of_fold
 from tolerant.audit.suspects import Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
 from tolerant.train.device import pick_device
+from tolerant.train.distributed import current
 from tolerant.train.evaluate import predict_log_proba
 from tolerant.train.fleet import Fleet
-from tolerant.train.job import Job, TrainResult
+from tolerant.train.job import Callback, Job, TrainResult
 from tolerant.train.progress import ProgressMode
 
 _USUAL_K = 0.5  # the paper's
@@ -53,6 +57,8 @@ def learn(
     start: nn.Module | None = None,
     device: str | torch.device = "auto",
     progress: ProgressMode = "auto",
+    checkpoints: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Learned:
     """Score every row out of fold, then train on those whose label is more likely right than wrong.
 
@@ -65,6 +71,12 @@ def learn(
 
     ``start`` is a model that the final training goes on from; folds start anew, since it has seen their rows.
 
+    ``checkpoints`` is a folder from which the same call goes on where it was cut off, in any of the trainings.
+    ``callbacks`` are told of the final training.
+
+    Over several ranks (`tolerant.train.distributed`) each of the trainings is shared by all of them; every
+    rank scores the rows, and what rank 0 believes is trained on by all.
+
     ``k="auto"`` needs no true label: the noise model fitted to the out-of-fold predictions estimates the
     share of wrong labels, and k is the out-of-fold p_y below which that share of the rows lies (between
     0.05 and 0.9). The paper's 0.5 suits ten classes; many classes or hard rows leave right labels below it.
@@ -76,16 +88,20 @@ def learn(
     k = _USUAL_K if settings.k == "auto" else float(settings.k)
     probs = np.zeros((num_rows, dataset.num_classes), np.float32)
     held_out = np.zeros(num_rows, bool)
+
+    def job_of(rows: NoisyDataset, weight: np.ndarray | None, name: str) -> Job:
+        job = make_job(rows, settings, device, k=k, sample_weight=weight, name=name)
+        if checkpoints is None:
+            return job
+        every = max(1, job.recipe.epochs // 12)
+        return replace(job, checkpoint=Path(checkpoints) / name.replace(" ", "-"), checkpoint_every=every)
+
     if folds >= 2:
-
-        def fold_job(rows: NoisyDataset, weight: np.ndarray | None, name: str) -> Job:
-            return make_job(rows, settings, device, k=k, sample_weight=weight, name=name)
-
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "pruning at k=")  # of the final model it is said
             scored = out_of_fold(
                 dataset,
-                fold_job,
+                job_of,
                 folds=min(folds, num_rows),
                 seed=settings.seed,
                 device=device,
@@ -99,11 +115,13 @@ def learn(
         noise = _fit_noise(given, seen)
         believed[held_out] = believe(given, noise.log_odds_right(given, seen))
         k = choose_k(given, seen, noise) if settings.k == "auto" else k
+    # Ranks on unlike processors may differ in the last bit, and would train on different rows.
+    believed, k = current().first(believed), float(current().first(np.array([k]))[0])
 
     used = np.flatnonzero(believed if sample_weight is None else believed & (sample_weight > 0))
     rows = dataset if len(used) == num_rows else dataset.subset(used)
     weight = None if sample_weight is None else sample_weight[used]
-    job = make_job(rows, settings, device, k=k, sample_weight=weight, name="all rows")
+    job = replace(job_of(rows, weight, "all rows"), callbacks=callbacks)
     if start is not None:
         job = replace(job, model=start)
     (result,) = Fleet(side_by_side=1, device=device, progress=progress).run([job])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -13,6 +16,8 @@ from tolerant.audit.plan import Settings
 from tolerant.audit.run_folder import save_run
 from tolerant.audit.source import Features, Source
 from tolerant.data.dataset import NoisyDataset
+from tolerant.train.distributed import current
+from tolerant.train.job import Callback
 from tolerant.train.progress import ProgressMode
 
 
@@ -37,8 +42,15 @@ def train_source(
     folds: int = 5,
     device: str | torch.device = "auto",
     progress: ProgressMode = "auto",
+    callbacks: Sequence[Callback] = (),
 ) -> tuple[NoisyDataset, Learned]:
-    """Train on ``source`` and write the run folder; the rows as loaded, and what was learnt."""
+    """Train on ``source`` and write the run folder; the rows as loaded, and what was learnt.
+
+    Over several ranks all of them load and train, and rank 0 writes. Checkpoints lie in the run folder
+    meanwhile, so that ``torchrun --max-restarts``, or the same command again, goes on from them.
+    """
+    ranks = current()
+    checkpoints = Path(folder) / "checkpoints" if ranks.size > 1 else None
     dataset = load_corrected(source, labels)
     features = Features.fit(dataset)
     learned = learn(
@@ -47,7 +59,12 @@ def train_source(
         folds=folds,
         device=device,
         progress=progress,
+        checkpoints=checkpoints,
+        callbacks=callbacks,
     )
+    ranks.wait()  # nobody reads the checkpoints any more
+    if ranks.rank:
+        return dataset, learned
     save_run(
         folder,
         learned,
@@ -57,4 +74,6 @@ def train_source(
         version=version,
         labels=None if labels is None else os.path.abspath(labels),
     )
+    if checkpoints is not None:
+        shutil.rmtree(checkpoints)
     return dataset, learned

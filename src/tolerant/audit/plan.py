@@ -19,7 +19,7 @@ from torch import nn
 from tolerant.data.dataset import NoisyDataset
 from tolerant.train.job import Job
 from tolerant.train.prune import PruneSchedule
-from tolerant.train.recipe import Augment, Recipe
+from tolerant.train.recipe import Augment, Precision, Recipe
 
 TRUNCATED = "truncated-lq"
 ModelFactory = Callable[[tuple[int, ...], int], nn.Module]
@@ -48,6 +48,7 @@ class Settings:
     standardise: bool = True
     """Tables: subtract each column's mean and divide by its deviation. Not for sparse rows, most of whose
     zeros would be lost."""
+    precision: Precision = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -92,6 +93,7 @@ def make_job(
         augment=_augment(dataset),
         center="pixel" if settings.standardise else "none",
         scale="auto" if settings.standardise else "unit",
+        precision=settings.precision,
         validation_fraction=fraction,
         select="validation" if fraction else "last",
         score_every=0,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -33,24 +34,48 @@ def train(
     size: own.Size = None,
     seed: own.Seed = 0,
     device: own.Device = "auto",
+    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder for TensorBoard's events of the final training.")
+    ] = None,
 ) -> None:
     """Train on labels that may be wrong; write the model, the suspects and a page to review them.
 
     Cost: the final training, and one for each fold so that no row is scored by a model that learnt it.
+
+    Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
     from tolerant import __version__
     from tolerant.audit.own_data import train_source
     from tolerant.audit.plan import Settings
+    from tolerant.train import distributed
 
     rows = own.make_source(
         source, split=split, root=root, label=label, id=id, text=text, ignore=ignore, size=size
     )
-    settings = Settings(loss=loss, q=q, k=_read_k(k), model=model, epochs=epochs, seed=seed)
-    _, learned = train_source(
-        rows, out, settings, version=__version__, labels=labels, folds=folds, device=device
-    )
-    own.print_summary(learned.suspects, out)
-    typer.echo(f"Label new rows: tolerant predict {out} DATA")
+    chosen: Any = {"precision": precision}  # Recipe refuses a word it does not know
+    settings = Settings(loss=loss, q=q, k=_read_k(k), model=model, epochs=epochs, seed=seed, **chosen)
+    callbacks = []
+    if tensorboard is not None:
+        from tolerant.adapters.tensorboard import TensorBoardLog
+
+        callbacks.append(TensorBoardLog(tensorboard))
+    with distributed.join(device) as ranks, warnings.catch_warnings():
+        if ranks.rank:
+            warnings.simplefilter("ignore")  # rank 0 gives the same ones
+        _, learned = train_source(
+            rows,
+            out,
+            settings,
+            version=__version__,
+            labels=labels,
+            folds=folds,
+            device=device,
+            callbacks=callbacks,
+        )
+    if ranks.rank == 0:
+        own.print_summary(learned.suspects, out)
+        typer.echo(f"Label new rows: tolerant predict {out} DATA")
 
 
 def _read_k(k: str) -> float | Literal["auto"]:

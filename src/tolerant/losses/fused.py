@@ -19,6 +19,7 @@ from tolerant.losses.phi import Phi
 BLOCK_BYTES = 2 << 20
 # Below, log(p_y) would be a denormal's, or of 0; such rows take log p_y from the logits.
 TINY = 1e-30
+LEAST_OWN, LEAST, MOST = 1e-9, 0.1, 1e12
 
 
 # One weight a row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
@@ -99,20 +100,23 @@ def _sweep(
 ) -> tuple[Tensor, Tensor | None]:
     """phi(log p_y) of every row and, if wanted, row_weight * w * (softmax - onehot)."""
     dtype = compute_dtype(logits)
+    num_rows, num_classes = logits.shape
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if want else None
-    if gradient is not None and gradient.dtype == dtype:
-        return _block(logits, labels, row_weight, gradient, gradient, phi, hyper), gradient
-    size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
-    space = torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
-    values = torch.empty(len(logits), dtype=dtype)
-    for start in range(0, len(logits), size):
+    size = max(1, BLOCK_BYTES // (num_classes * dtype.itemsize))
+    space = gradient
+    if space is None or space.dtype != dtype:
+        space = torch.empty((min(size, num_rows), num_classes), dtype=dtype)
+    if num_rows <= size:
+        return _block(logits, labels, row_weight, space, gradient, phi, hyper), gradient
+    values = torch.empty(num_rows, dtype=dtype)
+    for start in range(0, num_rows, size):
         rows = slice(start, start + size)
         z = logits[rows]
         values[rows] = _block(
             z,
             labels[rows],
             row_weight[rows] if isinstance(row_weight, Tensor) else row_weight,
-            space[: len(z)],
+            space[rows] if space is gradient else space[: len(z)],
             None if gradient is None else gradient[rows],
             phi,
             hyper,
@@ -130,23 +134,29 @@ def _block(
     hyper: dict[str, Any],
 ) -> Tensor:
     """As `_sweep`, in `space`, which may be `gradient`; few operations, as small batches feel each."""
-    if logits.dtype == space.dtype:
-        torch.softmax(logits, 1, out=space)
-    else:
-        space.copy_(logits)
-        torch.softmax(space, 1, out=space)
     column = labels.unsqueeze(1)
-    p_y = space.gather(1, column)
-    space.scatter_(1, column, 0.0)
-    rest = space.sum(1, keepdim=True).neg_()  # p_y - 1 with all its digits
-    log_p = torch.where(p_y > 0.5, torch.log1p(rest), torch.log(p_y))
-    if p_y.numel() and p_y.min().item() < TINY:
-        tiny = (p_y < TINY).squeeze(1)
+    own, rivals, total = _exponentials(logits, column, space, shift=False)
+    if own.numel() and not (own.min().item() > LEAST_OWN and LEAST < total.min().item() and total.max().item() < MOST):
+        own, rivals, total = _exponentials(logits, column, space, shift=True)
+    log_p = torch.log1p(rivals / own).neg_()
+    if own.numel() and own.min().item() < TINY:
+        tiny = (own < TINY).squeeze(1)
         log_p[tiny] = log_p_y(logits[tiny], labels[tiny]).unsqueeze(1)
     if gradient is not None:
         each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
-        scale = weigh(phi.weight(log_p, **hyper), each)
-        space.mul_(scale).scatter_(1, column, scale.mul_(rest))
-        if gradient is not space:
+        scale = weigh(phi.weight(log_p, **hyper), each).div_(total)
+        space.mul_(scale).scatter_(1, column, rivals.mul_(scale).neg_())
+        if gradient.dtype != space.dtype:
             gradient.copy_(space)
     return phi.value(log_p, **hyper).squeeze(1)
+
+
+def _exponentials(
+    logits: Tensor, column: Tensor, space: Tensor, *, shift: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    z = logits if logits.dtype == space.dtype else space.copy_(logits)
+    if shift:
+        z = torch.sub(z, z.amax(1, keepdim=True), out=space)
+    own = torch.exp(z, out=space).gather(1, column)
+    rivals = space.scatter_(1, column, 0.0).sum(1, keepdim=True)
+    return own, rivals, own + rivals
