@@ -50,6 +50,8 @@ CASES: dict[str, dict[str, Any]] = {
     "weighed": {"dataset": table(), "model": mlp(), "loss": "lq", "prune": PRUNE,
                 "recipe": quick(prune_by="weight", optimizer="adam", lr=0.03, epochs=4)},
     "odd": {"dataset": table(298), "model": mlp(), "loss": "lq", "recipe": quick(batch_size=51)},
+    # 6 x 49 and 3: a rank has two rows of the last batch, the other one.
+    "three": {"dataset": table(), "model": mlp(), "loss": "lq", "recipe": quick(batch_size=49)},
 }  # fmt: skip
 
 

@@ -57,6 +57,8 @@ class Stepper:
         self._net: Any = torch.compile(model, dynamic=False) if recipe.compile else model
         self._graph: torch.cuda.CUDAGraph | None = None
         self.ranks = rows.ranks
+        norms = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
+        self._ranks_of_last = self.ranks.size if norms else 1
         self._use_graph = self.ranks.size == 1 and (rows.resident if graph is None else graph)
         self._random = _Random(model, self.device)
         self._reader: Iterator[Tensor] = iter(())
@@ -67,7 +69,7 @@ class Stepper:
 
     def begin(self, epoch_order: Tensor, draws: dict[str, Tensor], lr: float, seed: int) -> None:
         """Take in an epoch: its order of row numbers (pruned ones left out) and its random draws."""
-        self.num_full, self.num_last = split_batches(len(epoch_order), self.size, self.ranks.size)
+        self.num_full, self.num_last = split_batches(len(epoch_order), self.size, self._ranks_of_last)
         self.order[: len(epoch_order)].copy_(_upload(epoch_order, self.device), non_blocking=True)
         for name, draw in draws.items():
             self.rows.draws[name].copy_(_upload(draw, self.device), non_blocking=True)
@@ -166,7 +168,8 @@ class Stepper:
 def split_batches(num_rows: int, size: int, ranks: int = 1) -> tuple[int, int]:
     """How many full batches, and the size of the last one (0: none).
 
-    A last one of less than two rows a rank, too few for batch norm, joins the one before it.
+    A last one of less than two rows a rank (of ``ranks`` that take batch norm's statistics each over its
+    own rows), too few for batch norm, joins the one before it.
 
     >>> split_batches(300, 128), split_batches(256, 128), split_batches(257, 128)
     ((2, 44), (2, 0), (1, 129))

@@ -10,9 +10,9 @@ counted once. Rank 0 alone writes checkpoints, shows progress and tells callback
 checkpoint, so the folder must be one that all see. ``torchrun --max-restarts`` goes on from it.
 
 Apart from the order of additions a run differs from that of one process in this only: batch norm sees the
-rows of its rank (running statistics are averaged after each epoch), dropout draws by rank, a loss with
-class weights divides by the weights of its rank's rows, and a last batch of less than two rows a rank joins
-the one before it. Steps are not replayed as CUDA graphs.
+rows of its rank (running statistics are averaged after each epoch, and a last batch of less than two rows a
+rank joins the one before it), dropout draws by rank, and a loss with class weights divides by the weights of
+its rank's rows. Steps are not replayed as CUDA graphs.
 """
 
 from __future__ import annotations

@@ -1,0 +1,103 @@
+"""`torchrun -m tolerant train`: two ranks write the run of one process, and go on after a kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+RANKS = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+ALONE = (sys.executable,)
+ENV = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+FILES = {"model.safetensors", "audit.safetensors", "spec.json", "history.json", "suspects.csv", "report.html"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,500 rows of three classes that overlap, a quarter of the labels wrong."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 3, 1500)
+    given = np.where(rng.random(1500) < 0.25, rng.integers(0, 3, 1500), true)
+    inputs = rng.normal(size=(1500, 5)) + 2 * np.eye(3, 5)[true]
+    path = tmp_path_factory.mktemp("data") / "rows.npz"
+    np.savez(path, inputs=inputs.astype(np.float32), labels=given)
+    return path
+
+
+def command(launch: tuple[str, ...], data: Path, out: Path, **options: Any) -> list[str]:
+    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return [*launch, "-m", "tolerant", "train", str(data), "--out", str(out), "--precision", "fp32", *given]
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    assert {path.name for path in one.iterdir()} == {path.name for path in two.iterdir()} == FILES
+    for name in ("model.safetensors", "audit.safetensors"):
+        expected, found = load_file(one / name), load_file(two / name)
+        assert expected.keys() == found.keys()
+        for tensor in expected:
+            np.testing.assert_allclose(found[tensor], expected[tensor], atol=1e-5, err_msg=tensor)
+    histories = [json.loads((run / "history.json").read_text()) for run in (one, two)]
+    for record, expected in zip(*reversed(histories), strict=True):
+        assert record.keys() == expected.keys()
+        for number in record.keys() - {"time_s", "images_per_s"}:
+            assert record[number] == pytest.approx(expected[number], abs=1e-5), number
+
+
+@pytest.mark.parametrize("options", [{"epochs": 1, "folds": 2}, {"epochs": 4, "folds": 0, "k": "auto"}])
+def test_two_ranks_write_the_run_of_one_process(data, tmp_path, options):
+    output = []
+    for launch, name in ((ALONE, "one"), (RANKS, "two")):
+        line = command(launch, data, tmp_path / name, **options)
+        done = subprocess.run(line, capture_output=True, text=True, env=ENV, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        output.append(done)
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+    assert output[1].stdout == output[0].stdout.replace(f"{tmp_path}/one", f"{tmp_path}/two")
+    assert output[1].stderr.count(f"epoch 1/{options['epochs']}") == options["folds"] + 1
+
+
+def test_a_killed_rank_costs_no_row(data, tmp_path):
+    """Rank 1 dies by kill -9 within an epoch of the last training; all go on from the checkpoint."""
+    options = {"epochs": 12, "folds": 2}
+    subprocess.run(command(ALONE, data, tmp_path / "one", **options), env=ENV, check=True, timeout=120)
+    launch = (*RANKS, "--max-restarts=1", "--monitor-interval=0.1")
+    checkpoint = tmp_path / "two" / "checkpoints" / "all-rows" / "checkpoint.json"
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        agent = subprocess.Popen(
+            command(launch, data, tmp_path / "two", **options), env=ENV, stdout=file, stderr=file
+        )
+    try:
+        while not checkpoint.exists():
+            assert agent.poll() is None, log.read_text()
+            time.sleep(0.01)
+        os.kill(worker(agent.pid, rank=1), signal.SIGKILL)
+        assert agent.wait(timeout=120) == 0, log.read_text()
+    finally:
+        agent.terminate()  # torchrun ends its workers, too
+        agent.wait()
+    said = log.read_text()
+    assert "fold 1 of 2: going on after epoch 12" in said  # read back, not trained again
+    assert "all rows: going on after epoch" in said
+    assert "all rows: going on after epoch 12" not in said  # it was killed before the end
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+
+
+def worker(agent: int, rank: int) -> int:
+    """The process that torchrun started as this rank."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == agent and f"RANK={rank}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                return int(folder.name)
+    raise AssertionError(f"no rank {rank}")
