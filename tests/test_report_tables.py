@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from tolerant.cli.report import report
 from tolerant.experiment.store import Store
-from tolerant.report import figure
+from tolerant.report import brief, figure
 from tolerant.report.document import fill
 from tolerant.report.rows import select
 from tolerant.report.stats import Summary, agrees, difference_margin, summary
@@ -234,6 +235,30 @@ def test_a_document_is_filled_and_filling_twice_changes_nothing(store: Store, tm
     assert (docs.parent / "figures" / "table1.png").exists()
     assert cli("--docs", str(docs), "--results", str(store.folder)).exit_code == 0
     assert docs.read_text() == once
+
+
+def test_the_short_table_has_a_line_for_each_cell(store: Store) -> None:
+    add(store, 0.99, loss="cce", transition="true")  # a method it does not show
+    text = brief.table1(select(store, "table1"))
+    cells = "82.00 ± 1.00 (81.88 ± 0.29) | 80.00 (87.13 ± 0.22) | 87.40 (87.62 ± 0.26)"
+    assert f"| CIFAR-10 | uniform | 0.4 | {cells} | 1 to 3 |" in text
+    assert text.endswith("5 runs, 5.0 minutes of H200.")
+    assert brief.table1([]) == "No stored rows yet."
+
+
+def test_benchmark_tables_come_from_their_rows(tmp_path: Path) -> None:
+    assert brief.audit(tmp_path) == brief.prune(tmp_path) == "No stored rows yet."
+    rows = [
+        {"data": "digits", "method": way, "rows": 1438, "noise_rate": 0.36, "hardware": "CPU"}
+        | {"test_accuracy": 0.9 + seed / 100, "average_precision": precision}
+        for seed in range(2)
+        for way, precision in (("cce", 0.5), ("tolerant", 0.75))
+    ]
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "audit.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = brief.audit(tmp_path)
+    assert "| 1,438 | 36 % | 90.5 ± 0.7 | – | 90.5 ± 0.7 | 50.0 ± 0.0 | – | 75.0 ± 0.0 | 2 |" in text
+    assert text.endswith("On CPU.")
 
 
 def test_fill_leaves_other_text_alone() -> None:

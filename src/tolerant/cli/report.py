@@ -120,11 +120,16 @@ def _save(figure: Figure, folder: Path, name: str) -> Path:
 
 def _fill(docs: Path, store: Store) -> None:
     from tolerant.files import write_atomic
+    from tolerant.report import brief
     from tolerant.report.document import fill
     from tolerant.report.rows import select
     from tolerant.report.table import lines
 
     def block(name: str) -> str:
+        if name == "table1-brief":
+            return brief.table1(select(store, "table1"))
+        if name in ("bench-audit", "bench-prune"):
+            return (brief.audit if name == "bench-audit" else brief.prune)(Path(store.folder))
         if name in ("figure1", "figure2", "pruning"):
             path = _save(_figure(store, name, ""), docs.parent / "figures", name)
         elif name.endswith("-differences"):

@@ -1,0 +1,111 @@
+"""Short tables for the README and the docs: a part of table 1, and the benchmarks' rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tolerant.experiment.paper import method
+from tolerant.experiment.store import Row
+from tolerant.report.document import cost
+from tolerant.report.stats import Summary, summary
+from tolerant.report.table import DATASETS, METHODS, lines
+
+# Enough to see what the losses do: moderate and heavy uniform noise, and one class taken for another.
+CELLS = (("uniform", 0.4), ("uniform", 0.8), ("class-dependent", 0.4))
+SHOWN = ("cce", "lq", "truncated-lq")
+AUDIT_METHODS = {"cce": "cross entropy", "cleanlab": "cleanlab", "tolerant": "tolerant"}
+AUDIT_DATA = {
+    "digits": "digits, uniform",
+    "fashion-mnist": "Fashion-MNIST, class-dependent",
+    "trec": "TREC questions, labels by keyword rules",
+    "table": "a made-up table",
+}
+
+
+def table1(rows: Sequence[Row]) -> str:
+    """A part of table 1, one line a cell: ours, and in brackets the paper's number."""
+    shown = [
+        row
+        for row in rows
+        if (row["spec"]["noise"], row["spec"]["noise_rate"]) in CELLS and method(row["spec"]) in SHOWN
+    ]
+    table = lines(shown, "table1")
+    if not table:
+        return "No stored rows yet."
+    places = list(dict.fromkeys((line.dataset, line.noise, line.rate) for line in table))
+    found = {(line.dataset, line.noise, line.rate, line.method): line for line in table}
+    body = []
+    for place in places:
+        cells = [found.get((*place, name)) for name in SHOWN]
+        runs = [cell.main.n for cell in cells if cell is not None]
+        span = f"{min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
+        numbers = ["" if c is None else f"{_number(c.main)} ({_number(c.paper)})" for c in cells]
+        body.append([DATASETS.get(place[0], place[0]), place[1], f"{place[2]:g}", *numbers, span])
+    head = ["data set", "noise", "rate", *(METHODS[name] for name in SHOWN), "runs"]
+    note = (
+        "Clean test accuracy in per cent at the epoch of best noisy-validation accuracy, "
+        "mean ± sample standard deviation over runs; in brackets the paper's."
+    )
+    return f"{_markdown(head, body, 3)}\n\n{note} {cost(shown)}."
+
+
+def audit(results: Path) -> str:
+    """Three ways to find wrong labels, from the rows of `benchmarks/bench_audit.py`."""
+    rows = _read(results / "bench" / "audit.jsonl")
+    if not rows:
+        return "No stored rows yet."
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["data"], row["method"]), []).append(row)
+    body = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        here = {way: groups[data, way] for way in AUDIT_METHODS if (data, way) in groups}
+        some = next(iter(here.values()))
+        wrong = summary([100 * row["noise_rate"] for row in some])
+        line = [AUDIT_DATA.get(data, data), f"{some[0]['rows']:,}", f"{wrong.mean:.0f} %"]
+        for column in ("test_accuracy", "average_precision"):
+            means = {way: summary([100 * row[column] for row in group]) for way, group in here.items()}
+            line += [_number(means.get(way), 1) for way in AUDIT_METHODS]
+        body.append([*line, str(len(some))])
+    columns = [f"{what}: {name}" for what in ("accuracy", "ranking") for name in AUDIT_METHODS.values()]
+    text = _markdown(["data", "rows", "wrong", *columns, "seeds"], body, 1)
+    machines = sorted({row["hardware"] for row in rows if "hardware" in row})
+    return text + (f"\n\nOn {', '.join(machines)}." if machines else "")
+
+
+def prune(results: Path) -> str:
+    """Memory and time of `Pruner`, from the rows of `benchmarks/bench_prune.py`."""
+    body = [
+        [
+            f"{row['rows']:,}",
+            f"{row['state_bytes_per_row']:.2f}",
+            f"{row['resident_bytes_per_row']:.2f}",
+            f"{row['build_s']:.2f}",
+            f"{row['pass_s']:.2f}",
+            f"{row['ns_per_row']:.0f}",
+            f"{row['shuffled_ns_per_row']:.0f}",
+            f"{row['update_128_us']:.0f}",
+        ]
+        for row in _read(results / "bench" / "prune.jsonl")
+    ]
+    head = ["rows", "state, bytes a row", "resident, bytes a row", "build, s", "all rows once, s"]
+    head += ["ns a row, in order", "ns a row, 10⁶ at random", "128 rows, µs"]
+    return _markdown(head, body, 0) if body else "No stored rows yet."
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def _number(value: Summary | None, digits: int = 2) -> str:
+    if value is None:
+        return "–"
+    return f"{value.mean:.{digits}f}" + ("" if value.std is None else f" ± {value.std:.{digits}f}")
+
+
+def _markdown(head: Sequence[str], body: Sequence[Sequence[str]], left: int) -> str:
+    align = ["---"] * left + ["---:"] * (len(head) - left)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, align, *body])
