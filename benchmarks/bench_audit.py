@@ -26,7 +26,9 @@ import numpy as np
 
 from tolerant import NoisyLabelClassifier
 from tolerant.data import TableEncoder, load
+from tolerant.experiment.row import hardware
 from tolerant.noise import corrupt, make_transition, symmetric, uniform
+from tolerant.train.device import pick_device
 
 FOLDS = 5
 
@@ -163,6 +165,7 @@ def main() -> None:
                 "average_precision": round(float(average_precision_score(wrong, -right)), 4),
                 "processor_s": round(time.process_time() - start, 1),
                 "peak_mem_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+                "hardware": hardware(pick_device("auto")),
             }
             print(
                 f"{name:<14} {method:<10} {row['test_accuracy']:>13.4f}  {row['average_precision']:>17.4f}"
