@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One worker a core: the tests are many and small, so a thread each beats many threads on one.
 WORKERS ?= auto
 
-.PHONY: demo test lint types tests clean
+.PHONY: demo test lint types tests docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m tolerant demo
@@ -22,12 +22,16 @@ types: $(VENV)/installed
 tests: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
 
+# Into site/, without the network; site/index.html opens from the disk.
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[app,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[app,dev,docs]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist demo
+	rm -rf $(VENV) build dist demo site
