@@ -1,18 +1,31 @@
-"""Every Python block of the README and of the docs runs, each page from top to bottom."""
+"""The README and the docs: code runs, commands exist, links lead somewhere, tables are those of the rows."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name)
+def name(page: Any) -> str:
+    return str(page.relative_to(ROOT)) if isinstance(page, Path) else str(page)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=name)
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
@@ -20,7 +33,114 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def commands(start: str) -> list[tuple[str, str]]:
+    """(page, command) of every command in a code block or between backticks that starts so."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        fences = [fence for fence in FENCE.findall(text) if not fence.startswith((">>>", "import", "from"))]
+        indented = re.findall(r"^    (\S.*)$", text, re.MULTILINE)
+        lines = [one for fence in fences for one in fence.splitlines()]
+        for line in (*lines, *indented, *INLINE.findall(FENCE.sub("", text))):
+            command = line.partition("  #")[0].strip()
+            if command.startswith(start) and "..." not in command and "…" not in command:
+                found.append((name(page), command))
+    return sorted(set(found))
+
+
+@pytest.fixture(scope="module")
+def app() -> Any:
+    from typer.main import get_command
+
+    from tolerant.cli import make_app
+
+    return get_command(make_app())
+
+
+@pytest.mark.parametrize(("page", "command"), commands("tolerant "))
+def test_commands_are_understood(app, page, command):
+    """Parsed as the shell would, options and values checked, nothing run."""
+    _, sub, *arguments = shlex.split(command)
+    assert sub in app.commands, command
+    if arguments:  # a command named alone may need arguments
+        app.commands[sub].make_context(sub, arguments)
+
+
+def test_the_parser_refuses_what_does_not_exist(app):
+    """So that the test above can fail."""
+    for arguments in (["pictures", "--lable", "x"], ["pictures", "--epochs", "many"]):
+        with pytest.raises(Exception, match=r"No such option|integer"):
+            app.commands["train"].make_context("train", arguments)
+
+
+@pytest.mark.parametrize(("page", "command"), commands("python "))
+def test_scripts_exist_with_their_options(page, command):
+    words = command.split()
+    if not words[1].endswith(".py"):
+        return
+    source = (ROOT / words[1]).read_text()
+    for option in (word for word in words if word.startswith("--")):
+        assert f'"{option}"' in source, command
+
+
+@pytest.mark.parametrize(("page", "command"), commands("make "))
+def test_make_targets_exist(page, command):
+    assert re.search(rf"^{command.split()[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
+
+
+def test_every_loss_is_in_the_guide_with_its_defaults():
+    from tolerant.losses import REGISTRY
+
+    lines = (ROOT / "docs" / "losses.md").read_text().splitlines()
+    for loss, info in REGISTRY.items():
+        numbers = ", ".join(f"{key}={value:g}" for key, value in info.defaults.items())
+        row = f"| `{loss}` | `{info.module.__name__}({numbers})` |"
+        assert sum(line.startswith(row) for line in lines) == 1, row
+
+
+def script(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pictures_can_be_drawn_again(tmp_path):
+    drawn = {path.name for path in script("docs/make_pictures.py").draw(tmp_path)}
+    images = {path.name for path in (ROOT / "docs" / "images").iterdir()}
+    assert drawn == images - {"demo.png"}  # which `make demo` draws
+    pages = "".join(page.read_text() for page in PAGES)
+    assert all(f"images/{image})" in pages for image in images)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/scaling.md"])
+def test_tables_are_those_of_the_rows(page, tmp_path):
+    """On failure: tolerant report --docs PAGE."""
+    from tolerant.cli.report import report
+
+    copy = tmp_path / Path(page).name
+    shutil.copy(ROOT / page, copy)
+    report(name=None, results=ROOT / "results", out=None, changed="", docs=copy)
+    assert copy.read_text() == (ROOT / page).read_text(), f"run: tolerant report --docs {page}"
+
+
+def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs the docs extra")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > len(list((ROOT / "docs").rglob("*.md"))) - 1
+    for page in pages:
+        html = page.read_text()
+        assert not re.search(r"<(?:script|img|iframe)[^>]*src=\"?https?:", html), page.name
+        assert not re.search(r"<link[^>]*href=\"?https?:", html), page.name
+        assert ":math:" not in html, page.name
