@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tolerant.experiment import attempt, grid
+from tolerant.experiment import attempt, claim, grid, work
 from tolerant.experiment.problem import make_problem
 from tolerant.experiment.row import choose
 from tolerant.experiment.run import run
@@ -58,13 +58,13 @@ def test_a_removed_row_is_reproduced(tmp_path: Path) -> None:
 
 def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = []
-    make_job = attempt.Job
+    make_job = work.Job
 
     def spy(**values: Any) -> Any:
         used.append((values["name"], values["transition"]))
         return make_job(**values)
 
-    monkeypatch.setattr(attempt, "Job", spy)
+    monkeypatch.setattr(work, "Job", spy)
     (spec,) = tiny("forward-estimated")
     report = run([spec], results=tmp_path, checkpoints=tmp_path / "runs")
     assert spec.needs is not None
@@ -113,7 +113,7 @@ def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
     assert run([spec], results=tmp_path, checkpoints=tmp_path / "runs").done == 0
     old["versions"]["training"] -= 1
     (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
-    assert attempt.stored(Store(tmp_path)).keys() == {"0" * 16}
+    assert claim.stored(Store(tmp_path)).keys() == {"0" * 16}
 
 
 def test_the_rules_choose_their_epochs() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from tolerant.experiment.cluster import Cluster
     from tolerant.experiment.spec import RunSpec
     from tolerant.experiment.store import Store
 
@@ -27,6 +28,13 @@ class Experiment(StrEnum):
     digits = "digits"
 
 
+class Engine(StrEnum):
+    """Where runs happen."""
+
+    local = "local"
+    ray = "ray"
+
+
 Commas = Annotated[str | None, typer.Option(help="Only these, with commas between.")]
 
 
@@ -39,6 +47,15 @@ def reproduce(
     seeds: Annotated[int, typer.Option(min=1, help="How many: 0, 1, ...")] = 1,
     fleet: Annotated[int, typer.Option(min=1, help="Runs side by side on one GPU.")] = 1,
     workers: Annotated[int, typer.Option(min=0, help="Processes instead, a run each: for the CPU.")] = 0,
+    engine: Annotated[Engine, typer.Option(help="ray: runs are tasks of a Ray cluster.")] = Engine.local,
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster; default: RAY_ADDRESS, else one on this machine.")
+    ] = None,
+    cpus: Annotated[float, typer.Option(min=0, help="With ray: CPUs a run.")] = 1.0,
+    gpus: Annotated[
+        float | None,
+        typer.Option(min=0, help="With ray: GPUs a run, as 0.25; default: 1 if there are any."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Another length, for a first look; rows say so.")
@@ -83,7 +100,14 @@ def reproduce(
     if dry_run:
         _plan(specs, store)
         return
-    failed = _run(specs, store, checkpoints, device, fleet, workers)
+    cluster = None
+    if engine is Engine.ray:
+        from tolerant.experiment.cluster import Cluster
+
+        if fleet != 1 or workers:
+            raise typer.BadParameter("--fleet and --workers are of the local engine; use --cpus and --gpus.")
+        cluster = Cluster(address, cpus, gpus)
+    failed = _run(specs, store, checkpoints, device, fleet, workers, cluster)
     if failed:
         raise typer.Exit(1)
 
@@ -101,6 +125,7 @@ def _run(
     device: str,
     fleet: int,
     workers: int,
+    cluster: Cluster | None,
 ) -> int:
     from tolerant.experiment.progress import Progress
     from tolerant.experiment.run import missing, run
@@ -116,6 +141,7 @@ def _run(
                 device=device,
                 fleet=fleet,
                 workers=workers,
+                cluster=cluster,
                 tell=progress.tell,
                 on_epoch=progress.on_epoch,
             )

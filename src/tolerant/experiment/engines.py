@@ -12,14 +12,16 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from tolerant.experiment.attempt import OnEpoch, Outcome, Runner, Tell
+from tolerant.experiment.attempt import Runner
+from tolerant.experiment.claim import Outcome, Tell
 from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.work import OnEpoch
 
 RETRY_S = 0.5  # between looks at runs that other processes are doing
 MAX_DEATHS = 3  # a run that takes its worker down this often has failed
 
 
-class _Queue:
+class Queue:
     """Specs to do; those that are busy come back, those whose needed run failed do not."""
 
     def __init__(self, specs: Sequence[RunSpec], tell: Tell) -> None:
@@ -49,7 +51,7 @@ def side_by_side(
     specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None = None
 ) -> None:
     """In this process, as many at a time as the runner says."""
-    queue = _Queue(specs, tell)
+    queue = Queue(specs, tell)
     while queue.waiting:
         now = list(queue.waiting)
         queue.waiting.clear()
@@ -64,7 +66,7 @@ def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int
 
     `concurrent.futures` gives up the whole pool when a worker dies, hence this small one.
     """
-    queue, deaths = _Queue(specs, tell), Counter[str]()
+    queue, deaths = Queue(specs, tell), Counter[str]()
     team: dict[Connection, Any] = {}
     at_work: dict[Connection, RunSpec] = {}
     try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from tolerant.experiment.attempt import Outcome
+from tolerant.experiment.claim import Outcome
 from tolerant.experiment.cost import estimate_s, words
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row

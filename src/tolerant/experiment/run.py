@@ -6,11 +6,14 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tolerant.experiment.attempt import OnEpoch, Outcome, Runner, Tell, stored
+from tolerant.experiment.attempt import Runner
+from tolerant.experiment.claim import Outcome, Tell, stored
+from tolerant.experiment.cluster import Cluster, on_cluster
 from tolerant.experiment.engines import processes, side_by_side
 from tolerant.experiment.grid import with_needs
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row, Store
+from tolerant.experiment.work import OnEpoch
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ def run(
     device: str = "auto",
     fleet: int = 1,
     workers: int = 0,
+    cluster: Cluster | None = None,
     tell: Tell | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Report:
@@ -38,6 +42,7 @@ def run(
 
     fleet: runs side by side on the device, in this process.
     workers: processes instead, one run each (CPU grids of small runs).
+    cluster: tasks of Ray instead.
     tell, on_epoch: called as runs end, and as their epochs do.
 
     Any number of calls may share the folders: each run is done by one of them. A call that was
@@ -64,7 +69,9 @@ def run(
         if tell is not None:
             tell(outcome)
 
-    if workers:
+    if cluster is not None and todo:
+        on_cluster(todo, runner, cluster, note, on_epoch)
+    elif workers:
         processes(todo, runner, note, workers)
     else:
         side_by_side(todo, runner, note, on_epoch)

@@ -1,0 +1,179 @@
+"""Runs as tasks of a Ray cluster: its workers train, this process claims the specs and stores the rows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tolerant.experiment.attempt import Runner
+from tolerant.experiment.claim import Claim, Outcome, Tell, words
+from tolerant.experiment.engines import MAX_DEATHS, RETRY_S, Queue
+from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.store import Row
+from tolerant.experiment.work import History, OnEpoch, Work
+from tolerant.extras import extra
+from tolerant.train import Fleet
+
+# Tasks handed over at a time: enough for an autoscaler to see what is wanted, and each holds a lock open.
+AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Which Ray, and how much of it a run takes."""
+
+    address: str | None = None
+    """Of a running cluster; by default RAY_ADDRESS, else a Ray of this machine that ends with the grid."""
+    cpus: float = 1.0
+    gpus: float | None = None
+    """0.25: four runs share one. None: one where the cluster has any and the device is not "cpu"."""
+
+    def __post_init__(self) -> None:
+        if self.cpus < 0 or (self.gpus or 0) < 0:
+            raise ValueError(f"cpus and gpus must be 0 or more; got {self.cpus!r} and {self.gpus!r}.")
+
+
+def on_cluster(
+    specs: Sequence[RunSpec], runner: Runner, cluster: Cluster, tell: Tell, on_epoch: OnEpoch | None = None
+) -> None:
+    """Every spec as a task. A lost worker's run is tried again, from its checkpoint where all see the folder.
+
+    Only this process touches the store, so a row is written once, however often its run was tried.
+    """
+    queue = Queue(specs, tell)
+    by_key = {spec.key: spec for spec in specs}
+    at_work: dict[Any, Claim] = {}
+    with _connected(cluster) as ray:
+        gpus = _gpus(ray, cluster, runner.device)
+        task = ray.remote(num_cpus=cluster.cpus, num_gpus=gpus, max_retries=MAX_DEATHS - 1)(_train)
+        epochs = ray.remote(num_cpus=0, max_restarts=-1)(_Epochs).remote()
+        device = runner.device if gpus else "cpu"
+        try:
+            while queue.waiting or queue.later or at_work:
+                queue.look_again()
+                while queue.waiting and len(at_work) < AT_ONCE:
+                    claim = Claim(queue.waiting.popleft(), runner.results, runner.checkpoints)
+                    outcome = _take(claim)
+                    if outcome is not None:
+                        queue.settle(outcome)
+                        continue
+                    given = (claim.spec, os.fspath(claim.folder), claim.estimated)
+                    at_work[task.remote(*given, device, min(gpus, 1.0) or 1.0, epochs)] = claim
+                if at_work:
+                    for ended in ray.wait(list(at_work), timeout=RETRY_S)[0]:
+                        queue.settle(_settle(ray, ended, at_work.pop(ended)))
+                else:
+                    time.sleep(RETRY_S)
+                if on_epoch is not None:
+                    with suppress(ray.exceptions.RayError):  # its node may be lost; the runs are not
+                        for key, epoch in ray.get(epochs.collect.remote(), timeout=10 * RETRY_S).items():
+                            on_epoch(by_key[key], epoch)
+        finally:
+            for task_id, claim in at_work.items():
+                ray.cancel(task_id, force=True)
+                claim.close()
+
+
+def _take(claim: Claim) -> Outcome | None:
+    try:
+        return claim.take()
+    except Exception as error:
+        return claim.fail(*words(error))
+
+
+def _settle(ray: Any, ended: Any, claim: Claim) -> Outcome:
+    try:
+        row, history, failure = ray.get(ended)
+        return claim.fail(*failure) if failure else claim.keep(row, history)
+    except ray.exceptions.WorkerCrashedError as error:
+        return claim.fail(f"its worker died {MAX_DEATHS} times", words(error)[1])
+    except (ray.exceptions.RayError, OSError) as error:
+        return claim.fail(*words(error))
+
+
+def _train(
+    spec: RunSpec, folder: str, estimated: np.ndarray | None, device: str, share: float, epochs: Any
+) -> tuple[Row, History, tuple[str, str] | None]:
+    """In a worker: the row and the history, or what went wrong (as words: not every error can be sent)."""
+
+    def note(spec: RunSpec, epoch: int) -> None:
+        epochs.note.remote(spec.key, epoch)
+
+    begun = time.perf_counter()
+    try:
+        work = Work(spec, folder, estimated, note)
+        fleet = Fleet(side_by_side=1, device=device, progress="quiet")
+        (result,) = fleet.run([work.job])
+        if isinstance(result, Exception):
+            raise result
+        wall_s = time.perf_counter() - begun
+        made = work.row(result, fleet.device, wall_s=wall_s, share=share, side_by_side=round(1 / share))
+    except Exception as error:
+        return {}, {}, words(error)
+    return *made, None
+
+
+class _Epochs:
+    """An actor that workers tell of their epochs, and this process asks."""
+
+    def __init__(self) -> None:
+        self._new: dict[str, int] = {}
+
+    def note(self, key: str, epoch: int) -> None:
+        self._new[key] = epoch
+
+    def collect(self) -> dict[str, int]:
+        """What is new since the last time."""
+        new, self._new = self._new, {}
+        return new
+
+
+@contextmanager
+def _connected(cluster: Cluster) -> Iterator[Any]:
+    """Ray, as the caller or `cluster` says; one that is started here is also ended here."""
+    ray = extra("ray", install="ray")
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    address = cluster.address or os.environ.get("RAY_ADDRESS")
+    if address is None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Rows are kilobytes; by default Ray reserves a third of the memory for its objects.
+        ray.init("local", include_dashboard=False, object_store_memory=100 << 20, **quiet)
+    else:
+        ray.init(address, **quiet)
+    try:
+        if address is None:
+            _check_room(ray.cluster_resources(), cluster)
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_room(there: dict[str, float], cluster: Cluster) -> None:
+    """A task that asks for more than there is waits for ever; on one machine nothing will come."""
+    for name, wanted in (("CPU", cluster.cpus), ("GPU", cluster.gpus or 0.0)):
+        has = there.get(name, 0.0)
+        if wanted > has:
+            raise ValueError(
+                f"{name.lower()}s must be at most the {has:g} of this machine; got {wanted:g}. "
+                "Ask for less, or give the address of a cluster that has them."
+            )
+
+
+def _gpus(ray: Any, cluster: Cluster, device: str) -> float:
+    gpus = cluster.gpus
+    if gpus is None:
+        gpus = float(device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1)
+    if device.startswith("cuda") and not gpus:
+        raise ValueError(
+            "device 'cuda' needs gpus above 0 a run; got 0, or a cluster without any. Use device='cpu'."
+        )
+    return gpus
