@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -130,6 +132,21 @@ def test_tables_are_those_of_the_rows(page, tmp_path):
     shutil.copy(ROOT / page, copy)
     report(name=None, results=ROOT / "results", out=None, changed="", docs=copy)
     assert copy.read_text() == (ROOT / page).read_text(), f"run: tolerant report --docs {page}"
+
+
+def test_the_scaling_page_reckons_with_the_measured_times():
+    last = json.loads((ROOT / "results/bench/prune.jsonl").read_text().splitlines()[-1])
+    in_order, at_random = round(last["ns_per_row"]), round(last["shuffled_ns_per_row"])
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    assert f"{in_order} ns in order to {at_random} ns at random" in text
+    assert f"**{in_order} to {at_random} s**" in text  # 10^9 rows
+    assert last["state_bytes_per_row"] < 16
+
+
+def test_docstrings_become_markdown():
+    pytest.importorskip("griffe", reason="needs the docs extra")
+    found = doctest.testmod(script("docs/docstrings.py"))
+    assert (found.attempted > 1, found.failed) == (True, 0)
 
 
 def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
