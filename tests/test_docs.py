@@ -65,7 +65,10 @@ def app() -> Any:
     return get_command(make_app())
 
 
-@pytest.mark.parametrize(("page", "command"), commands("tolerant "))
+UNDER_TORCHRUN = [(p, c.partition("-m ")[2]) for p, c in commands("torchrun ") if "-m tolerant" in c]
+
+
+@pytest.mark.parametrize(("page", "command"), [*commands("tolerant "), *UNDER_TORCHRUN])
 def test_commands_are_understood(app, page, command):
     """Parsed as the shell would, options and values checked, nothing run."""
     _, sub, *arguments = shlex.split(command)
