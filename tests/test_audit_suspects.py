@@ -106,6 +106,28 @@ def test_all_rows_suspect_and_one_label_only() -> None:
     assert np.isfinite(suspects.transition).all()
 
 
+def test_reviewed_rows_are_right_and_not_listed() -> None:
+    given, probs = small()
+    reviewed = np.zeros(60, dtype=bool)
+    reviewed[[1, 5]] = True
+    suspects = find_suspects(given, probs, reviewed=reviewed)
+    assert sorted(suspects.index.tolist()) == [0, 2]
+    assert suspects.num_reviewed == 2
+    assert suspects.p_right[1] == 1.0
+    everything = find_suspects(given, probs, reviewed=np.ones(60, dtype=bool))
+    assert len(everything) == 0
+    assert everything.noise_rate.high == 0.0
+
+
+def test_the_rate_counts_reviewed_rows_as_right() -> None:
+    given, wrong, probs = digits("uniform 0.4")
+    reviewed = np.arange(len(given)) % 2 == 0
+    given = np.where(reviewed & wrong, load_digits().target, given)
+    rate = find_suspects(given, probs, reviewed=reviewed).noise_rate
+    assert rate.low <= (wrong & ~reviewed).mean() <= rate.high
+    assert abs(rate.estimate - (wrong & ~reviewed).mean()) < 0.05
+
+
 def test_certain_and_half_precision_predictions() -> None:
     given, probs = small()
     certain = np.eye(3, dtype=np.float32)[probs.argmax(axis=1)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file
 from train_helpers import pictures, table
 from typer.testing import CliRunner
 
@@ -72,7 +73,18 @@ def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("table")
     write_table(folder / "data.csv")
     tolerant(
-        "train", folder / "data.csv", "--out", folder / "run", "--id", "key", "--epochs", 20, "--folds", 3
+        "train",
+        folder / "data.csv",
+        "--out",
+        folder / "run",
+        "--id",
+        "key",
+        "--epochs",
+        20,
+        "--q",
+        0.7,
+        "--folds",
+        3,
     )
     return folder
 
@@ -85,7 +97,9 @@ def test_a_table_from_training_to_predictions(trained, tmp_path):
     true = table(200, noise_rate=0.2).true_labels
     hits = [row["suggested_label"] == "abcd"[true[int(row["index"])]] for row in suspects[:20]]
     assert np.mean(hits) > 0.6
-    assert "<title>" in (run / "report.html").read_text()
+    page = (run / "report.html").read_text()
+    assert '"features":["a","b","c","d","town","same"]' in page  # the columns as they were, not as encoded
+    assert '"Bonn"' in page
     assert len(json.loads((run / "history.json").read_text())) == 20
 
     true = write_table(tmp_path / "new.csv", labels=False)
@@ -138,9 +152,43 @@ def test_corrections_change_the_labels_trained_on(trained, tmp_path):
     tolerant("train", data, "--id", "key", "--labels", corrections, "--out", run, *QUICK)
     given = {row["id"]: row["given_label"] for row in read(run / "suspects.csv")}
     assert given.get(first["id"]) != first["given_label"]
-    digests = [json.loads((f / "spec.json").read_text())["label_digest"] for f in (run, trained / "run")]
-    assert digests[0] != digests[1]
-    tolerant("audit", run)  # reads the corrections again, or the labels would not be those of the run
+    assert load_file(run / "audit.safetensors")["given_labels"].tolist() == [
+        "abcd".index(first["suggested_label"]) if row == int(first["index"]) else label
+        for row, label in enumerate(load_file(trained / "run" / "audit.safetensors")["given_labels"].tolist())
+    ]
+    corrections.unlink()  # the run has its own copy of them
+    assert "1 reviewed ones are not listed" in tolerant("audit", run)
+
+
+@pytest.mark.filterwarnings("ignore:pruning at k=")
+def test_what_a_person_decided_is_not_asked_again(trained, tmp_path):
+    """Not by the next training, nor by the one after it, which gets both files of corrections."""
+    data = trained / "data.csv"
+    listed = read(trained / "run" / "suspects.csv")[:12]
+    decided = [row["id"] for row in listed]
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    first.write_text("id,new_label\n" + "".join(f"{row['id']},{row['given_label']}\n" for row in listed))
+    run = tmp_path / "run"
+    output = tolerant("audit", data, "--id", "key", "--labels", first, "--out", run, "--folds", 2)
+    assert "12 reviewed ones are not listed" in output
+    assert f"--id key --labels {first} --labels corrections-2.csv" in output
+    again = read(run / "suspects.csv")
+    assert again
+    assert not {row["id"] for row in again} & set(decided)
+    new = next(row for row in again)
+    second.write_text(
+        f"id,given_label,new_label\n{new['id']},{new['given_label']},{new['suggested_label']}\n"
+    )
+    files = ("--labels", first, "--labels", second)
+    tolerant("train", data, "--id", "key", *files, "--out", tmp_path / "run2", *QUICK)
+    left = {row["id"] for row in read(tmp_path / "run2" / "suspects.csv")}
+    assert not left & {*decided, new["id"]}
+
+
+def test_corrections_for_a_run_are_refused(trained, tmp_path):
+    result = CliRunner().invoke(make_app(), ["audit", str(trained / "run"), "--labels", "x.csv"])
+    assert result.exit_code == 2
+    assert "train the run again" in result.output
 
 
 def test_corrections_with_an_unknown_id_are_refused_before_training(trained, tmp_path):
@@ -200,7 +248,7 @@ def test_arrays_and_a_named_data_set(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda run: _edit(run, format=99), "has format 99 .*this version reads format 1"),
+        (lambda run: _edit(run, format=99), "has format 99 .*this version reads format 2"),
         (lambda run: (run / "spec.json").unlink(), "no finished run"),
         (lambda run: (run / "spec.json").write_text("{"), "not a valid JSON"),
         (lambda run: (run / "model.safetensors").write_bytes(b"x"), "cannot be read"),
@@ -222,6 +270,16 @@ def test_a_run_folder_that_cannot_be_used(trained, tmp_path, damage, message):
 def _edit(run: Path, **changes: Any) -> None:
     spec = json.loads((run / "spec.json").read_text())
     (run / "spec.json").write_text(json.dumps({**spec, **changes}))
+
+
+def test_a_class_of_one_row_is_let_in_on_request(tmp_path):
+    write_table(tmp_path / "data.csv", num_rows=60)
+    with (tmp_path / "data.csv").open("a") as file:
+        file.write("row60,1,1,1,1,Ulm,1,lonely\n")
+    with pytest.raises(ValueError, match=r"label 'lonely' has not the 2 rows .*--min-per-class 1"):
+        tolerant("train", tmp_path / "data.csv", "--out", tmp_path / "run")
+    tolerant("train", tmp_path / "data.csv", "--min-per-class", 1, "--out", tmp_path / "run", *QUICK)
+    assert "lonely" in (tmp_path / "run" / "spec.json").read_text()
 
 
 def test_labels_that_cannot_be_trained_on(tmp_path):

@@ -243,7 +243,8 @@ def test_labels_at_random_leave_a_model_and_an_honest_rate():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"q": 2.0}, r"q must be in \[0, 1\]"),
+        ({"q": 2.0}, r"q must be in \[0, 1\] or 'auto'"),
+        ({"q": "much"}, "q must be"),
         ({"k": 1.5}, r"k must be in \(0, 1\) or 'auto'"),
         ({"k": "often"}, "k must be"),
         ({"loss": "lqq"}, "Did you mean 'lq'"),

@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "train": {"data", "losses"},
     "experiment": {"train", "data", "losses", "noise", "theory"},
-    "audit": {"train", "data", "losses", "noise"},
+    "audit": {"train", "data", "losses", "noise", "theory"},
     "report": {"experiment"},  # its rows and the paper's numbers; a test below keeps training out
     "adapters": {"audit", "experiment", "train", "data", "losses", "noise"},
     "cli": {"adapters", "report", "audit", "experiment", "train", "data", "losses", "noise", "theory"},

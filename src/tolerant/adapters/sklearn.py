@@ -29,8 +29,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     loss : str or nn.Module
         "truncated-lq" (the above), or any name of ``tolerant.losses.REGISTRY``: "lq", "cce", "mae", ...
-    q : float in [0, 1]
+    q : float in [0, 1] or "auto"
         Of L_q: 0 is cross entropy, 1 the mean absolute error; larger tolerates more noise, learns slower.
+        "auto" goes by the number of classes: 0.38 for two, 0.7 (the paper's) for ten, 0.83 for a hundred,
+        all with the same bound on what noise can cost (:func:`tolerant.audit.plan.choose_q`).
     k : float in (0, 1) or "auto"
         Rows with p_y of at most k are pruned. "auto" takes the out-of-fold p_y below which as many rows
         lie as labels are estimated to be wrong (:func:`tolerant.audit.learn.learn`); no true label is used.
@@ -86,7 +88,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         loss: Any = "truncated-lq",
-        q: float = 0.7,
+        q: float | Literal["auto"] = "auto",
         k: float | Literal["auto"] = 0.5,
         model: Any = "auto",
         epochs: int | None = None,

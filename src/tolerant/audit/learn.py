@@ -54,6 +54,7 @@ def learn(
     *,
     folds: int = 5,
     sample_weight: np.ndarray | None = None,
+    reviewed: np.ndarray | None = None,
     start: nn.Module | None = None,
     device: str | torch.device = "auto",
     progress: ProgressMode = "auto",
@@ -69,9 +70,12 @@ def learn(
     With ``folds`` below 2, or where no two classes would be left to train a fold on, the final model scores
     its own training rows: cheaper, but rows it has memorised are missed.
 
+    ``reviewed`` (bool [N]) marks labels that a person has decided: not left out before the first epoch, and
+    not among the suspects.
+
     ``start`` is a model that the final training goes on from; folds start anew, since it has seen their rows.
 
-    ``checkpoints`` is a folder from which the same call goes on where it was cut off, in any of the trainings.
+    ``checkpoints`` is a folder from which the same call goes on where it was cut off.
     ``callbacks`` are told of the final training.
 
     Over several ranks (`tolerant.train.distributed`) each of the trainings is shared by all of them; every
@@ -115,6 +119,8 @@ def learn(
         noise = _fit_noise(given, seen)
         believed[held_out] = believe(given, noise.log_odds_right(given, seen))
         k = choose_k(given, seen, noise) if settings.k == "auto" else k
+    if reviewed is not None:
+        believed |= reviewed
     # Ranks on unlike processors may differ in the last bit, and would train on different rows.
     believed, k = current().first(believed), float(current().first(np.array([k]))[0])
 
@@ -146,6 +152,7 @@ def learn(
         class_names=dataset.class_names,
         kept=kept if job.prune is not None else None,
         pruned_at=pruned_at if job.prune is not None else None,
+        reviewed=reviewed,
         seed=settings.seed,
     )
     return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if job.prune is not None else None)

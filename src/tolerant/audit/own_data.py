@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from tolerant.audit.corrections import apply_corrections, read_corrections
+from tolerant.audit.corrections import CorrectedLabels, apply_corrections, read_corrections
 from tolerant.audit.learn import Learned, learn
 from tolerant.audit.plan import Settings
 from tolerant.audit.run_folder import save_run
@@ -21,15 +22,16 @@ from tolerant.train.job import Callback
 from tolerant.train.progress import ProgressMode
 
 
-def load_corrected(source: Source, labels: str | os.PathLike[str] | None) -> NoisyDataset:
-    """The rows of ``source`` with the labels of a corrections file put in, if there is one."""
-    dataset = source.load()
-    if labels is None:
-        return dataset
-    corrected = apply_corrections(
-        dataset.given_labels, read_corrections(labels), ids=dataset.ids, class_names=dataset.class_names
-    )
-    return dataset.with_given_labels(corrected.given_labels)
+def correct(dataset: NoisyDataset, files: Sequence[str | os.PathLike[str]]) -> CorrectedLabels:
+    """The labels of ``dataset`` after each of these corrections files, one on top of the other."""
+    given = dataset.given_labels
+    reviewed = np.zeros(len(dataset), np.bool_)
+    for path in files:
+        step = apply_corrections(
+            given, read_corrections(path), ids=dataset.ids, class_names=dataset.class_names
+        )
+        given, reviewed = step.given_labels, reviewed | step.reviewed
+    return CorrectedLabels(given, reviewed, given != dataset.given_labels)
 
 
 def train_source(
@@ -38,7 +40,7 @@ def train_source(
     settings: Settings,
     *,
     version: str,
-    labels: str | os.PathLike[str] | None = None,
+    labels: Sequence[str | os.PathLike[str]] = (),
     folds: int = 5,
     device: str | torch.device = "auto",
     progress: ProgressMode = "auto",
@@ -46,17 +48,22 @@ def train_source(
 ) -> tuple[NoisyDataset, Learned]:
     """Train on ``source`` and write the run folder; the rows as loaded, and what was learnt.
 
+    ``labels`` are corrections files, applied one after the other: those of a second review were made for
+    the labels that the first had left. What a person has decided is not asked again.
+
     Over several ranks all of them load and train, and rank 0 writes. Checkpoints lie in the run folder
     meanwhile, so that ``torchrun --max-restarts``, or the same command again, goes on from them.
     """
     ranks = current()
     checkpoints = Path(folder) / "checkpoints" if ranks.size > 1 else None
-    dataset = load_corrected(source, labels)
+    dataset = source.load()
+    corrected = correct(dataset, labels)
     features = Features.fit(dataset)
     learned = learn(
-        features.trainable(dataset),
+        features.trainable(dataset).with_given_labels(corrected.given_labels),
         replace(settings, standardise=features.text is None),
         folds=folds,
+        reviewed=corrected.reviewed,
         device=device,
         progress=progress,
         checkpoints=checkpoints,
@@ -72,7 +79,8 @@ def train_source(
         source=source,
         features=features,
         version=version,
-        labels=None if labels is None else os.path.abspath(labels),
+        corrected=corrected,
+        labels=labels,
     )
     if checkpoints is not None:
         shutil.rmtree(checkpoints)

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from tolerant.data.dataset import NoisyDataset
+from tolerant.theory.bounds import sum_bounds
 from tolerant.train.job import Job
 from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Augment, Precision, Recipe
@@ -38,7 +39,8 @@ class Settings:
     model_args: Mapping[str, Any] = field(default_factory=dict)
     loss: str | nn.Module = TRUNCATED
     """A name of the registry. "truncated-lq" trains by the paper's algorithm: L_q, and pruning at k."""
-    q: float = 0.7
+    q: float | Literal["auto"] = "auto"
+    """"auto": :func:`choose_q`, by the number of classes."""
     k: float | Literal["auto"] = 0.5
     epochs: int | None = None
     batch_size: int | None = None
@@ -52,8 +54,10 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.q <= 1:
-            raise ValueError(f"q must be in [0, 1]; got {self.q!r}. For cross entropy use loss='cce'.")
+        if self.q != "auto" and not (isinstance(self.q, float | int) and 0 <= self.q <= 1):
+            raise ValueError(
+                f"q must be in [0, 1] or 'auto'; got {self.q!r}. For cross entropy use loss='cce'."
+            )
         if self.k != "auto" and not (isinstance(self.k, float | int) and 0 < self.k < 1):
             raise ValueError(f"k must be in (0, 1) or 'auto'; got {self.k!r}.")
         for name in ("epochs", "batch_size", "lr"):
@@ -101,6 +105,7 @@ def make_job(
     )
     pruned = settings.loss == TRUNCATED and num_rows >= LEAST_TO_PRUNE and epochs >= 3
     named = isinstance(settings.loss, str)
+    q = choose_q(dataset.num_classes) if settings.q == "auto" else settings.q
     model = _model(dataset, settings, device)
     hidden = {"hidden": _hidden(dataset)} if settings.model == "auto" and model == "mlp" else {}
     return Job(
@@ -108,12 +113,31 @@ def make_job(
         model=model,
         model_args={**hidden, **settings.model_args},
         loss="lq" if settings.loss == TRUNCATED else settings.loss,
-        loss_args={"q": settings.q} if named and settings.loss in ("lq", TRUNCATED) else {},
+        loss_args={"q": q} if named and settings.loss in ("lq", TRUNCATED) else {},
         recipe=recipe,
         prune=PruneSchedule(third, max(1, epochs // 12), k) if pruned else None,
         sample_weight=sample_weight,
         name=name,
     )
+
+
+def choose_q(num_classes: int) -> float:
+    """The q at which L_q with this many classes is as tolerant of noise as with ten and the paper's 0.7.
+
+    How much uniform noise can cost L_q is bounded by a constant times (c^(1 - q) - 1) / q, the gap between
+    the bounds of lemma 2 (:func:`tolerant.theory.sum_bounds`): with fewer classes a smaller q has the same
+    gap, and learns hard rows better.
+
+    >>> [choose_q(num_classes) for num_classes in (2, 3, 6, 10, 100)]
+    [0.38, 0.51, 0.64, 0.7, 0.83]
+    """
+
+    def gap(q: np.ndarray | float, num_classes: int) -> np.ndarray:
+        lower, upper = sum_bounds(q, num_classes)
+        return np.asarray(upper) - np.asarray(lower)
+
+    choices = np.arange(1, 101) / 100
+    return float(choices[np.abs(gap(choices, num_classes) - gap(0.7, 10)).argmin()])
 
 
 def _model(dataset: NoisyDataset, settings: Settings, device: torch.device) -> str | nn.Module:

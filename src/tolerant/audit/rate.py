@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,10 @@ class RateInterval:
     low: float
     high: float
     level: float = 0.95
+
+    def times(self, share: float) -> RateInterval:
+        """Of all rows, where this is the rate of a share of them and the others are right."""
+        return replace(self, estimate=share * self.estimate, low=share * self.low, high=share * self.high)
 
 
 def rate_interval(

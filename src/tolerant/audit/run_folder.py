@@ -3,7 +3,8 @@
 model.safetensors   weights, and what is subtracted from and multiplied with the inputs
 spec.json           where the rows came from, how they become inputs, model, loss, recipe; written last
 history.json        one record an epoch
-audit.safetensors   out-of-fold probabilities and pruning of every row
+audit.safetensors   of every row: the label trained on, whether a person decided it, out-of-fold
+                    probabilities, pruning
 suspects.csv        the doubtful labels, most doubtful first
 report.html         the page to review them on
 """
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.learn import Learned
 from tolerant.audit.page import write_page
 from tolerant.audit.source import Features, Source
@@ -30,8 +32,12 @@ from tolerant.files import read_json, write_atomic, write_json
 from tolerant.train.models import build
 from tolerant.train.rows import Preprocess
 
-FORMAT = 1
-_CURVES = ("train_loss", "validation_accuracy", "kept_fraction")
+FORMAT = 2
+_CURVES = {
+    "train_loss": "training loss",
+    "validation_accuracy": "held-out rows labelled as given",
+    "kept_fraction": "kept, of the rows that the folds left in",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +63,10 @@ def save_run(
     source: Source,
     features: Features,
     version: str,
-    labels: str | None = None,
+    corrected: CorrectedLabels,
+    labels: Sequence[str | os.PathLike[str]] = (),
 ) -> None:
-    """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts)."""
+    """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts, labels uncorrected)."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.json").unlink(missing_ok=True)  # what is here is no run until all of it is written
@@ -73,7 +80,13 @@ def save_run(
             "preprocess/scale": torch.from_numpy(preprocess.scale),
         },
     )
-    audit = {"probs": learned.probs, "kept": learned.kept, "pruned_at": learned.pruned_at}
+    audit = {
+        "given_labels": corrected.given_labels,
+        "reviewed": corrected.reviewed,
+        "probs": learned.probs,
+        "kept": learned.kept,
+        "pruned_at": learned.pruned_at,
+    }
     _write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
     write_json(folder / "history.json", result.history)
     learned.suspects.to_csv(folder / "suspects.csv")
@@ -84,7 +97,7 @@ def save_run(
             "format": FORMAT,
             "version": version,
             "source": source.absolute().to_dict(),
-            "labels": labels,
+            "labels": [os.path.abspath(path) for path in labels],
             "label_digest": _digest(dataset),
             "features": features.to_dict(),
             "preprocess": preprocess.kind,
@@ -115,8 +128,7 @@ def write_review(
         suspects,
         dataset,
         title=title,
-        history={name: [record.get(name) for record in history] for name in _CURVES},
-        feature_names=None if dataset.encoder is None else dataset.encoder.feature_names,
+        history={title: [record.get(name) for record in history] for name, title in _CURVES.items()},
         limit=limit,
     )
 
@@ -151,18 +163,18 @@ def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
     """The run's suspects, from its stored probabilities; the data must be as it was."""
     if run.spec["label_digest"] != _digest(dataset):
         raise ValueError(
-            f"the rows or labels of {run.source.name} are not those of {run.folder}. "
-            "Train again, with --labels if they were corrected."
+            f"the rows or labels of {run.source.name} are not those of {run.folder}. Train again."
         )
     tensors = _read_tensors(run.folder / "audit.safetensors")
     pruned = run.spec["k"] is not None
     return find_suspects(
-        dataset.given_labels,
+        tensors["given_labels"].numpy(),
         tensors["probs"].numpy(),
         ids=dataset.ids,
         class_names=dataset.class_names,
         kept=tensors["kept"].numpy() if pruned else None,
         pruned_at=tensors["pruned_at"].numpy() if pruned else None,
+        reviewed=tensors["reviewed"].numpy(),
         seed=run.spec["recipe"]["seed"],
     )
 

@@ -67,6 +67,8 @@ class Suspects:
     """[C, C] estimated, [i, j] = P(given = j given that true = i)."""
     kept_share: float | None
     """The share of all N rows that training kept."""
+    num_reviewed: int = 0
+    """Of the N rows, those whose label a person has decided. They are never listed."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -159,6 +161,7 @@ def find_suspects(
     class_names: Sequence[str] | None = None,
     kept: ArrayLike | None = None,
     pruned_at: ArrayLike | None = None,
+    reviewed: ArrayLike | None = None,
     seed: int = 0,
 ) -> Suspects:
     """Rank the rows whose given label a model does not believe.
@@ -171,7 +174,9 @@ def find_suspects(
         ids: [N] what a person calls each row, all different; row numbers if not given.
         class_names: C names, all different; "0", "1", ... if not given.
         kept: bool [N], False for rows that training pruned at the end.
-        pruned_at: int [N], the epoch before which a row was pruned, -1 for never.
+        pruned_at: int [N], the epoch before which a row was pruned, 0 for before training, -1 for never.
+        reviewed: bool [N], True where a person has decided the label, which is then taken as right:
+            the row is not listed, and noise rate and transition come from the others.
         seed: of the resampling behind the interval, and of the rows the noise is fitted to when
             there are more than 20,000.
 
@@ -196,16 +201,21 @@ def find_suspects(
     row_ids = _ids(ids, num_rows)
     kept_rows = _optional("kept", kept, num_rows, np.bool_)
     epochs = _optional("pruned_at", pruned_at, num_rows, np.int64)
+    decided = _optional("reviewed", reviewed, num_rows, np.bool_)
+    if decided is None:
+        decided = np.zeros(num_rows, np.bool_)
 
     generator = np.random.default_rng(seed)
-    sample = np.arange(num_rows)
-    if num_rows > _FIT_ROWS:
-        sample = np.sort(generator.choice(num_rows, _FIT_ROWS, replace=False))
+    sample = np.arange(num_rows) if decided.all() else np.flatnonzero(~decided)
+    if len(sample) > _FIT_ROWS:
+        sample = np.sort(generator.choice(sample, _FIT_ROWS, replace=False))
     model = fit_noise_model(given[sample], probs[sample])
     log_odds = model.log_odds_right(given, probs)
+    log_odds[decided] = np.inf
+    rate = rate_interval(model, given[sample], probs[sample], generator)
 
     choice = probs.argmax(axis=1)
-    index = np.flatnonzero(choice != given)
+    index = np.flatnonzero((choice != given) & ~decided)
     index = index[np.argsort(log_odds[index], kind="stable")]
     return Suspects(
         index=index,
@@ -218,9 +228,10 @@ def find_suspects(
         pruned_at=None if epochs is None else epochs[index],
         class_names=names,
         p_right=1.0 / (1.0 + np.exp(np.clip(-log_odds, -700.0, 700.0))),
-        noise_rate=rate_interval(model, given[sample], probs[sample], generator),
+        noise_rate=rate.times(float(np.mean(~decided))),
         transition=model.transition,
         kept_share=None if kept_rows is None else float(kept_rows.mean()),
+        num_reviewed=int(decided.sum()),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 
@@ -12,6 +13,7 @@ def main() -> None:
         app = make_app()
     except ModuleNotFoundError as missing:
         sys.exit(f"The command line needs {missing.name}: pip install 'tolerant[app]'")
+    warnings.formatwarning = lambda message, *_, **__: f"tolerant: {message}\n"
     try:
         app()
     except (ValueError, OSError, ModuleNotFoundError) as error:  # bad input: the sentence, not the stack

@@ -15,6 +15,7 @@ def audit(
     out: Annotated[
         Path | None, typer.Option(help="Folder to write; default: the run itself, or audit.")
     ] = None,
+    labels: own.Labels = None,
     limit: Annotated[int, typer.Option(help="The most suspects on the page.")] = 5_000,
     folds: own.Folds = 5,
     split: own.Split = None,
@@ -24,6 +25,7 @@ def audit(
     text: own.Text = None,
     ignore: own.Ignore = None,
     size: own.Size = None,
+    min_per_class: own.MinPerClass = None,
     seed: own.Seed = 0,
     device: own.Device = "auto",
 ) -> None:
@@ -32,29 +34,48 @@ def audit(
     Of a run: from its stored predictions, in seconds. Of data: trains first, as `tolerant train` does.
     """
     from tolerant import __version__
-    from tolerant.audit.own_data import load_corrected, train_source
+    from tolerant.audit.own_data import train_source
     from tolerant.audit.plan import Settings
     from tolerant.audit.run_folder import load_run, load_suspects, write_review
     from tolerant.files import read_json
 
     if not (Path(source) / "spec.json").is_file():
         rows = own.make_source(
-            source, split=split, root=root, label=label, id=id, text=text, ignore=ignore, size=size
+            source,
+            split=split,
+            root=root,
+            label=label,
+            id=id,
+            text=text,
+            ignore=ignore,
+            size=size,
+            min_per_class=min_per_class,
         )
         out = out or Path("audit")
         settings = Settings(seed=seed)
-        dataset, learned = train_source(rows, out, settings, version=__version__, folds=folds, device=device)
+        dataset, learned = train_source(
+            rows,
+            out,
+            settings,
+            version=__version__,
+            labels=labels or (),
+            folds=folds,
+            device=device,
+        )
         if limit != 5_000:
             write_review(
                 out, learned.suspects, dataset, learned.result.history, title=Path(source).name, limit=limit
             )
-        own.print_summary(learned.suspects, out)
+        own.print_training(learned)
+        own.print_summary(learned.suspects, out, rows, labels or ())
         return
+    if labels:
+        raise typer.BadParameter("is for data; train the run again with it", param_hint="--labels")
     run = load_run(source)
-    dataset = load_corrected(run.source, run.spec["labels"])
+    dataset = run.source.load()
     suspects = load_suspects(run, dataset)
     out = out or run.folder
     suspects.to_csv(out / "suspects.csv")
     history = read_json(run.folder / "history.json")
     write_review(out, suspects, dataset, history, title=Path(run.source.name).name, limit=limit)
-    own.print_summary(suspects, out)
+    own.print_summary(suspects, out, run.source, run.spec["labels"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from tolerant.audit import Suspects
+    from tolerant.audit.learn import Learned
     from tolerant.audit.source import Source
 
 SourceArgument = Annotated[
@@ -20,6 +23,11 @@ Label = Annotated[str | None, typer.Option(help="Column of labels of a table; de
 Id = Annotated[str | None, typer.Option(help="Column that names the rows of a table.")]
 Text = Annotated[str | None, typer.Option(help="Column of text; makes the table a set of texts.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")]
+MinPerClass = Annotated[int | None, typer.Option(help="Fewest rows a class may have; default: 2.")]
+Labels = Annotated[
+    list[Path] | None,
+    typer.Option(help="Corrections exported from the review page, .csv or .json; repeat, oldest first."),
+]
 Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
 Seed = Annotated[int, typer.Option(help="Of the split, the weights and the order of rows.")]
 Folds = Annotated[
@@ -37,8 +45,18 @@ def make_source(name: str, **options: Any) -> Source:
     return Source(name, given)
 
 
-def print_summary(suspects: Suspects, folder: Path) -> None:
-    """How many labels are wrong, the ten worst, where to look."""
+def print_training(learned: Learned) -> None:
+    """What was trained, on how many of the rows."""
+    model, used, num_rows = learned.job.model, len(learned.job.dataset), len(learned.p_y)
+    name = model if isinstance(model, str) else type(model).__name__
+    line = f"\nTrained {name} for {learned.result.recipe.epochs} epochs on {used:,} of {num_rows:,} rows"
+    if used < num_rows:
+        line += "; of the others, models that did not see them think the label wrong"
+    typer.echo(f"{line}.")
+
+
+def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequence[Path | str]) -> None:
+    """How many labels are wrong, the ten worst, where to look, what to do next."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text as Plain
@@ -49,7 +67,8 @@ def print_summary(suspects: Suspects, folder: Path) -> None:
     typer.echo(
         f"\n{suspects.num_rows:,} rows, {len(suspects.class_names)} classes. About {percent(rate.estimate)} "
         f"of the labels are wrong (between {percent(rate.low)} and {percent(rate.high)}); "
-        f"{len(suspects):,} rows look like another class."
+        f"{len(suspects):,} rows look like another class"
+        + (f"; {suspects.num_reviewed:,} reviewed ones are not listed." if suspects.num_reviewed else ".")
     )
     if len(suspects):
         table = Table(title="The most doubtful labels")
@@ -60,9 +79,20 @@ def print_summary(suspects: Suspects, folder: Path) -> None:
             given, suggested = suspects.given_labels[row], suspects.suggested_labels[row]
             # As plain text: a label such as [red] is no markup.
             cells = (str(suspects.ids[row]), suspects.class_names[given], suspects.class_names[suggested])
-            table.add_row(*map(Plain, cells), f"{suspects.p_y[row]:.3f}")
+            p_y = suspects.p_y[row]
+            table.add_row(*map(Plain, cells), "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")
         Console().print(table)
     typer.echo(
         f"Review them in a browser: {folder / 'report.html'}   (all of them: {folder / 'suspects.csv'})\n"
-        f"Then train on your corrections: tolerant train ... --labels corrections.csv"
+        f"Then train on your corrections: {_train_command(source, labels)}"
     )
+
+
+def _train_command(source: Source, labels: Sequence[Path | str]) -> str:
+    words = ["tolerant", "train", source.name]
+    for name, value in source.options.items():
+        for word in value if isinstance(value, list) else [value]:
+            words += [f"--{name.replace('_', '-')}", str(word)]
+    for path in [*labels, "corrections.csv" if not labels else f"corrections-{len(labels) + 1}.csv"]:
+        words += ["--labels", str(path)]
+    return shlex.join(words)

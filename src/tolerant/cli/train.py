@@ -14,13 +14,13 @@ from tolerant.cli import own_data as own
 def train(
     source: own.SourceArgument,
     out: Annotated[Path, typer.Option(help="The run folder to write.")] = Path("run"),
-    labels: Annotated[
-        Path | None, typer.Option(help="Corrections exported from the review page, .csv or .json.")
-    ] = None,
+    labels: own.Labels = None,
     loss: Annotated[
         str, typer.Option(help="truncated-lq (L_q and pruning), lq, cce, mae ...")
     ] = "truncated-lq",
-    q: Annotated[float, typer.Option(help="Of L_q: 0 is cross entropy, 1 mean absolute error.")] = 0.7,
+    q: Annotated[
+        str, typer.Option(help="Of L_q: 0 is cross entropy, 1 mean absolute error; auto: by the classes.")
+    ] = "auto",
     k: Annotated[str, typer.Option(help="Prune rows with p_y of at most k; a number or auto.")] = "0.5",
     model: Annotated[str, typer.Option(help="auto, mlp, small-cnn, cnn8, resnet18, resnet34.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: by the number of rows.")] = None,
@@ -32,6 +32,7 @@ def train(
     text: own.Text = None,
     ignore: own.Ignore = None,
     size: own.Size = None,
+    min_per_class: own.MinPerClass = None,
     seed: own.Seed = 0,
     device: own.Device = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
@@ -51,10 +52,20 @@ def train(
     from tolerant.train import distributed
 
     rows = own.make_source(
-        source, split=split, root=root, label=label, id=id, text=text, ignore=ignore, size=size
+        source,
+        split=split,
+        root=root,
+        label=label,
+        id=id,
+        text=text,
+        ignore=ignore,
+        size=size,
+        min_per_class=min_per_class,
     )
     chosen: Any = {"precision": precision}  # Recipe refuses a word it does not know
-    settings = Settings(loss=loss, q=q, k=_read_k(k), model=model, epochs=epochs, seed=seed, **chosen)
+    settings = Settings(
+        loss=loss, q=_read("--q", q), k=_read("--k", k), model=model, epochs=epochs, seed=seed, **chosen
+    )
     callbacks = []
     if tensorboard is not None:
         from tolerant.adapters.tensorboard import TensorBoardLog
@@ -68,18 +79,19 @@ def train(
             out,
             settings,
             version=__version__,
-            labels=labels,
+            labels=labels or (),
             folds=folds,
             device=device,
             callbacks=callbacks,
         )
     if ranks.rank == 0:
-        own.print_summary(learned.suspects, out)
+        own.print_training(learned)
+        own.print_summary(learned.suspects, out, rows, labels or ())
         typer.echo(f"Label new rows: tolerant predict {out} DATA")
 
 
-def _read_k(k: str) -> float | Literal["auto"]:
+def _read(option: str, word: str) -> float | Literal["auto"]:
     try:
-        return "auto" if k == "auto" else float(k)
+        return "auto" if word == "auto" else float(word)
     except ValueError:
-        raise typer.BadParameter(f"must be a number or auto; got {k!r}", param_hint="--k") from None
+        raise typer.BadParameter(f"must be a number or auto; got {word!r}", param_hint=option) from None

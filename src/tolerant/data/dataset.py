@@ -162,7 +162,7 @@ def encode_labels(
             raise ValueError(
                 f"{source}: label {rare[0]!r} has not the {min_per_class} rows a class needs"
                 f"{others}; "
-                "correct it, drop the row, or pass min_per_class=1"
+                "correct it, drop the row, or pass min_per_class=1 (--min-per-class 1)"
             )
         whole = all(name.lstrip("-").isdecimal() for name in names)
         known = sorted(names, key=int) if whole else names

@@ -36,7 +36,7 @@ function button(action, text, spoken, key) {
 function makeCard(row, position, total) {
   const given = className(DATA.given[row]);
   const suggested = className(DATA.suggested[row]);
-  const pruned = DATA.prunedAt[row] !== null ? `pruned, epoch ${DATA.prunedAt[row]}` : DATA.kept && !DATA.kept[row] ? "pruned" : "";
+  const pruned = DATA.prunedAt[row] === 0 ? "left out" : DATA.prunedAt[row] !== null ? `pruned, epoch ${DATA.prunedAt[row]}` : DATA.kept && !DATA.kept[row] ? "pruned" : "";
   const beliefs = make("dl", { class: "beliefs" });
   beliefs.append(...belief("given", "Given", DATA.given[row], DATA.p[row]),
     ...belief("suggested", "Suggested", DATA.suggested[row], DATA.confidence[row]));
