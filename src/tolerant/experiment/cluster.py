@@ -47,7 +47,6 @@ def on_cluster(
     Only this process touches the store, so a row is written once, however often its run was tried.
     """
     queue = Queue(specs, tell)
-    by_key = {spec.key: spec for spec in specs}
     at_work: dict[Any, Claim] = {}
     with _connected(cluster) as ray:
         gpus = _gpus(ray, cluster, runner.device)
@@ -71,9 +70,11 @@ def on_cluster(
                 else:
                     time.sleep(RETRY_S)
                 if on_epoch is not None:
+                    working = {claim.spec.key: claim.spec for claim in at_work.values()}
                     with suppress(ray.exceptions.RayError):  # its node may be lost; the runs are not
                         for key, epoch in ray.get(epochs.collect.remote(), timeout=10 * RETRY_S).items():
-                            on_epoch(by_key[key], epoch)
+                            if key in working:
+                                on_epoch(working[key], epoch)
         finally:
             for task_id, claim in at_work.items():
                 ray.cancel(task_id, force=True)
