@@ -91,6 +91,10 @@ def rank(number: int, port: int, folder: str) -> None:
     with distributed.join() as ranks:
         assert ranks == Ranks(number, 2)
         found = {case: run(case, Path(folder) / case) for case in CASES}
+        try:  # as on machines that do not share their disks
+            run("table", Path(folder) / "table" if number == 0 else Path(folder) / "elsewhere")
+        except ValueError as error:
+            found["apart"] = {"refused": str(error)}
     assert distributed.current() == Ranks(0, 1)
     (Path(folder) / f"{number}.json").write_text(json.dumps(found))
 
@@ -120,6 +124,20 @@ def test_two_ranks_are_one_process(ranks, case):
     assert ranks[0][case]["told"] == alone["told"] == list(range(len(alone["history"])))
     assert ranks[1][case]["told"] == []
     assert all(alone["kept"]) == ("prune" not in CASES[case])
+
+
+def test_a_checkpoint_that_one_rank_does_not_see_is_refused(ranks):
+    assert "apart" not in ranks[0]
+    assert "checkpoint must be a folder that all ranks see" in ranks[1]["apart"]["refused"]
+
+
+def test_more_ranks_than_gpus_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    for name, value in (("is_available", True), ("device_count", 1), ("current_device", 0)):
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    with pytest.raises(ValueError, match=r"at most a rank a GPU.*Lower --nproc-per-node"), distributed.join():
+        pass
 
 
 def test_a_killed_rank_costs_no_row(tmp_path):
