@@ -95,6 +95,25 @@ def test_truncated_skips_exactly_the_dead_rows(dead: str) -> None:
     assert sorted(got[0].abs().sum(1).nonzero().flatten().tolist()) == sorted(live)
 
 
+@pytest.mark.parametrize("share", [0.05, 0.6, 0.95])
+def test_live_rows_of_several_chunks_go_together(share: float) -> None:
+    g = torch.Generator().manual_seed(0)
+    n, c = 1500, 3
+    weight = torch.eye(c, dtype=torch.float64).requires_grad_()
+    labels = torch.randint(c, (n,), generator=g)
+    live = torch.rand(n, generator=g) < share
+    hidden = 0.01 * torch.randn(n, c, generator=g, dtype=torch.float64)
+    hidden[live, labels[live]] += 3.0
+    hidden.requires_grad_()
+    truth = TruncatedLqLoss(q=0.7, k=0.5, impl="plain")(hidden @ weight.t(), labels)
+    loss = linear_lq_loss(hidden, weight, labels, k=0.5, q=0.7, chunk_rows=640)
+    torch.testing.assert_close(loss, truth, rtol=1e-12, atol=0)
+    got = grads(loss, [hidden, weight])
+    for a, b in zip(got, grads(truth, [hidden, weight]), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-14)
+    assert torch.equal(got[0].any(1), live)
+
+
 def test_tied_embedding_and_gradient_accumulation() -> None:
     torch.manual_seed(0)
     tokens, labels = torch.randint(7, (2, 5)), torch.randint(7, (2, 5))

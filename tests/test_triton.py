@@ -50,7 +50,12 @@ CASES = [
 ]
 # It computes both sides of a choice in numpy, which warns where a compiled kernel just drops one.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-LOOP = Plan("loop", rows=1, warps=1, programs_per_sm=3)
+PLANS = {
+    "tile": Plan("tile", size=4, warps=1, programs_per_sm=3),
+    "held": Plan("held", size=0, warps=1, programs_per_sm=3),
+    "held ahead": Plan("held", size=0, warps=2, programs_per_sm=3, stages=2),
+    "loop": Plan("loop", size=1, warps=1, programs_per_sm=3),
+}
 
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's run")
@@ -68,11 +73,10 @@ def test_in_the_interpreter() -> None:
     assert " passed" in run.stdout
 
 
-@pytest.fixture(params=["tile", "loop"])
+@pytest.fixture(params=PLANS)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both kernels at one small size: rows that would fit a tile, walked along in steps of 256."""
-    if request.param == "loop":
-        monkeypatch.setattr(triton_kernels, "plan_for", lambda *_: LOOP)
+    """Every kernel at one small size: also short rows, walked along in steps of 128 or 256."""
+    monkeypatch.setattr(triton_kernels, "plan_for", lambda *_: PLANS[request.param])
     return request.param
 
 
@@ -349,6 +353,28 @@ def test_in_a_cuda_graph(shape: tuple[int, int]) -> None:
         fresh = fused(z, y)
         assert torch.equal(loss, fresh)
         assert torch.equal(grad, gradient(fresh, z))
+
+
+@gpu_only
+def test_two_graphs_at_once() -> None:
+    """Each captured launch counts its programs apart from every other."""
+    streams, graphs, losses, want = [torch.cuda.Stream() for _ in range(2)], [], [], []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        z = torch.randn(4096, 1000, device="cuda")
+        y = torch.randint(1000, (4096,), device="cuda")
+        want.append(fused(z, y))
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            losses.append(fused(z, y))
+        graphs.append(graph)
+    for _ in range(20):
+        for stream, graph in zip(streams, graphs, strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(a, b) for a, b in zip(losses, want, strict=True))
 
 
 @gpu_only

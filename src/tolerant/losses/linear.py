@@ -45,7 +45,7 @@ def linear_lq_loss(
 
     The gradients are formed in the forward pass (fp16 and ``reduction="none"`` wait for the backward
     pass, at the price of a fourth product). With k, rows with :math:`p_y \le k` take no part in the two
-    gradient products; counting them stops the host once a chunk, so in a CUDA graph they take part.
+    gradient products; counting them stops the host at each chunk, so in a CUDA graph they take part.
     In bf16 each chunk's product is summed in fp32 and its result added to the layer's gradient in
     bf16; ``accumulate_fp32`` keeps that gradient in fp32 until the end, for 4 bytes a weight.
 

@@ -52,35 +52,53 @@ def sweep(
     acc = compute_dtype(hidden)
     losses = torch.empty(num_rows, dtype=acc, device=hidden.device)
     buffer = hidden.new_empty(min(job.chunk_rows, num_rows), num_classes)
-    grad_hidden = hidden.new_empty(hidden.shape) if wants[0] else None
+    some_dead = job.phi == "truncated-lq" and any(wants) and not _capturing(hidden)
+    grad_hidden = None
+    if wants[0]:
+        grad_hidden = hidden.new_zeros(hidden.shape) if some_dead else hidden.new_empty(hidden.shape)
     total = _WeightGrad(weight, job.accumulate_fp32) if wants[1] else None
     grad_bias = hidden.new_zeros(num_classes, dtype=acc) if wants[2] else None
-    for start in range(0, num_rows, job.chunk_rows):
-        rows = slice(start, start + job.chunk_rows)
+    start = num_held = 0  # of the buffer's rows, those with gradients that wait for their products
+    origins: list[Tensor] = []  # where they came from
+    while start < num_rows:
+        rows = slice(start, start + _room(len(buffer), num_held))
         h, y = hidden[rows], labels[rows]
-        z = buffer[: len(h)]
+        z = buffer[num_held : num_held + len(h)]
         if bias is None:
             torch.mm(h, weight.t(), out=z)
         else:
             torch.addmm(bias, h, weight.t(), out=z)
         losses[rows] = _loss_in_place(z, y, row_weight[rows], job, any(wants))
+        start += len(h)
         if not any(wants):
             continue
         if grad_bias is not None:
             grad_bias += z.sum(0, dtype=acc)
-        out = None if grad_hidden is None else grad_hidden[rows]
-        live = _gather_live(z, y) if job.phi == "truncated-lq" else None
-        if live is None:
-            if out is not None:
-                torch.mm(z, weight, out=out)
-        else:
-            h, z = h[live], z[: len(live)]
-            if out is not None:
-                out.zero_().index_copy_(0, live, torch.mm(z, weight))
-        if total is not None:
-            total.add(z, h)
+        if not some_dead:
+            if grad_hidden is not None:
+                torch.mm(z, weight, out=grad_hidden[rows])
+            if total is not None:
+                total.add(z, h)
+            continue
+        live = _gather_live(z, y)
+        num_held += len(live)
+        origins.append(live + rows.start)
+        # Products of few rows leave the GPU half idle: the live rows of several chunks go together.
+        if num_held and (start == num_rows or not _room(len(buffer), num_held)):
+            origin = torch.cat(origins)
+            if grad_hidden is not None:
+                grad_hidden.index_copy_(0, origin, torch.mm(buffer[:num_held], weight))
+            if total is not None:
+                total.add(buffer[:num_held], hidden[origin])
+            num_held = 0
+            origins.clear()
     grad_weight = None if total is None else total.result()
     return losses, (grad_hidden, grad_weight, grad_bias)
+
+
+def _room(size: int, num_held: int) -> int:
+    """How many rows to take next, in whole tiles of the products; 0 where too few are left to be worth it."""
+    return size if num_held == 0 else (size - num_held) // 128 * 128
 
 
 def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want: bool) -> Tensor:
@@ -97,24 +115,25 @@ def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want
     return losses.detach()
 
 
-def _gather_live(grad: Tensor, labels: Tensor) -> Tensor | None:
+def _capturing(t: Tensor) -> bool:
+    return t.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _gather_live(grad: Tensor, labels: Tensor) -> Tensor:
     """Brings the rows with a gradient to the front, in place, and returns where they came from.
 
     The label's entry is minus the sum of the others, all of one sign: where it is 0 the row is.
     """
-    if grad.is_cuda and torch.cuda.is_current_stream_capturing():
-        return None
-    live = grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0
-    place = torch.arange(len(grad), device=grad.device)
-    num_live = live.sum()
-    count, moves = torch.stack([num_live, (live & (place >= num_live)).sum()]).tolist()
-    order = torch.argsort(~live, stable=True)
-    # The last `moves` live rows fill the first `moves` gaps: read here, written there, never both.
-    gaps = order[count : count + moves]
-    moved = order[count - moves : count]
+    live = (grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0).cpu()
+    index = live.nonzero().squeeze(1)
+    # The last live rows fill the gaps before them: read here, written there, never both.
+    gaps = (~live[: len(index)]).nonzero().squeeze(1)
+    moved = index[len(index) - len(gaps) :]
+    origin = torch.arange(len(index)).index_copy_(0, gaps, moved)
+    sizes = [len(gaps), len(moved), len(origin)]
+    gaps, moved, origin = torch.cat([gaps, moved, origin]).to(grad.device).split(sizes)
     grad.index_copy_(0, gaps, grad.index_select(0, moved))
-    source = place.index_copy(0, gaps, moved)
-    return source[:count]
+    return origin
 
 
 class _WeightGrad:

@@ -78,28 +78,34 @@ class Call:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a launch is cut up: whole rows in registers (``tile``), or a walk along them (``loop``)."""
+    """How a launch is cut up: several rows a step (``tile``), one in registers (``held``), a walk (``loop``)."""
 
     kind: str
-    rows: int  # a step, for tile; 16-byte loads a thread and step, for loop
+    size: int  # rows a step, for tile; 16-byte loads a thread and step, for loop
     warps: int
-    programs_per_sm: int
-    stages: int = 1
-    last_use: str = "evict_first"  # the L2's hint on the second walk
+    programs_per_sm: float
+    stages: int = 1  # loads under way, where above 1: through shared memory
+    registers: int | None = None  # at most, a thread
+    first_use: str = ""  # hints to the caches, on the first walk ...
+    last_use: str = "evict_first"  # ... and on the second
 
 
-def plan_for(num_classes: int, element_size: int) -> Plan:
+def plan_for(num_classes: int, element_size: int, shared_kib: int = 227) -> Plan:
     cols = _power_of_2(num_classes)
-    if cols <= 128:
-        return Plan("tile", rows=2048 // cols, warps=4, programs_per_sm=8)
-    if cols <= 1024:  # a row, or a few short ones, a warp: reductions need no barrier
-        return Plan("tile", rows=1024 // cols, warps=1, programs_per_sm=32)
+    if cols <= 256:
+        return Plan("tile", size=2048 // cols, warps=4, programs_per_sm=8)
+    if cols <= 1024:  # a row a warp: reductions need no barrier
+        return Plan("held", size=0, warps=1, programs_per_sm=32)
     if cols <= 8192:
         warps = cols // 1024
-        return Plan("tile", rows=1, warps=warps, programs_per_sm=32 // warps)
+        return Plan("held", size=0, warps=warps, programs_per_sm=32 // warps)
+    if cols * max(element_size, 4) <= 128 << 10:
+        # A row fills half of a multiprocessor's registers; the next one is on its way to shared memory.
+        stages = 2 if cols * element_size < shared_kib << 10 else 1
+        return Plan("held", size=0, warps=32, programs_per_sm=1, stages=stages)
     # The second walk finds the row in the L2 while the rows under way fit there: 132 x 256 KiB = 34 MB.
     row_kib = num_classes * element_size // 1024
-    return Plan("loop", rows=4, warps=8 if row_kib < 200 else 16, programs_per_sm=2 if row_kib < 200 else 1)
+    return Plan("loop", size=4, warps=8 if row_kib < 200 else 16, programs_per_sm=2 if row_kib < 200 else 1)
 
 
 def launch(
@@ -119,51 +125,80 @@ def launch(
     n, num_classes = logits.shape
     function, numbers = triton_phi.constants(call.phi, dict(call.hyper))
     acc = compute_dtype(logits)
-    plan = plan or plan_for(num_classes, logits.element_size())
+    device = logits.device
+    plan = plan or plan_for(num_classes, logits.element_size(), _shared_kib(device))
     cols = _power_of_2(num_classes)
-    rows = plan.rows if plan.kind == "tile" else 1
+    multiprocessors = _multiprocessors(device)
+    rows = 1
+    if plan.kind == "tile":  # a small batch is spread over the multiprocessors, a row a few lanes at least
+        rows = max(min(plan.size, _power_of_2(-(-n // multiprocessors))), 128 * plan.warps // cols, 1)
+    programs = min(-(-n // rows), int(multiprocessors * plan.programs_per_sm))
     reduced = call.reduction != "none"
-    # One program alone needs neither partial sums nor a ticket: a single launch for small batches.
-    single = reduced and plan.kind == "tile" and n * cols <= 32768
-    if single:
-        rows, warps = min(_power_of_2(n), 16384 // cols), 16
-        programs = 1
-    else:
-        warps = plan.warps
-        programs = min(-(-n // rows), _multiprocessors(logits.device) * plan.programs_per_sm)
-
-    loss = torch.empty(() if reduced else (n,), dtype=acc, device=logits.device)
-    work = None
+    loss = torch.empty(() if reduced else (n,), dtype=acc, device=device)
+    work = ticket = None
+    inline = False
     with torch.cuda.device_of(logits):
-        if reduced and not single:
-            work = torch.empty(1 + triton_rows.PARTS + programs, dtype=acc, device=logits.device)
-            triton_rows.prepare_kernel[(triton_rows.PARTS,)](
-                work, labels, weight, sample_weight, n, call.ignore_index, C=num_classes
-            )
+        if reduced:
+            work = torch.empty(triton_rows.PARTS + programs, dtype=acc, device=device)
+            ticket = _ticket(device)
+            # Small batches do without a launch before the launch: each program adds up the row weights.
+            inline = ticket is not None and n <= triton_rows.INLINE_ROWS
+            if not inline:
+                ticket = torch.empty(1, dtype=torch.int32, device=device) if ticket is None else ticket
+                triton_rows.prepare_kernel[(triton_rows.PARTS,)](
+                    work, ticket, labels, weight, sample_weight, n, call.ignore_index, C=num_classes
+                )
         common: dict[str, Any] = {
             "C": num_classes,
             "Z_STRIDE": logits.stride(0),
             "G_STRIDE": 0 if grad is None else grad.stride(0),
             "PHI": function,
             "REDUCE": call.reduction,
-            "STAGES": plan.stages,
-            "num_warps": warps,
+            "INLINE": inline,
+            "num_warps": plan.warps,
+            "maxnreg": plan.registers,
         }
         up_stride = 0 if upstream is None or reduced else upstream.stride(0)
-        tensors = (logits, labels, weight, sample_weight, upstream, loss, grad, work)
+        tensors = (logits, labels, weight, sample_weight, upstream, loss, grad, work, ticket)
         scalars = (n, call.ignore_index, *numbers, up_stride)
         if plan.kind == "tile":
-            triton_rows.tile_kernel[(programs,)](
-                *tensors, *scalars, SINGLE=single, ROWS=rows, COLS=cols, **common
-            )
+            triton_rows.tile_kernel[(programs,)](*tensors, *scalars, ROWS=rows, COLS=cols, **common)
         else:
+            held = plan.kind == "held"
+            # Rows that start anywhere are read one by one.
             vector = math.gcd(16 // logits.element_size(), logits.stride(0), num_classes)
-            # Rows that start anywhere are read one by one, with a running sum each: fewer at a time.
-            groups = 32 * warps * (plan.rows if vector > 1 else 8)
-            triton_rows.loop_kernel[(programs,)](
-                *tensors, *scalars, GROUPS=groups, VECTOR=vector, LAST_USE=plan.last_use, **common
-            )
+            threads = 32 * plan.warps
+            loads = max(1, cols // (threads * vector)) if held else plan.size * (1 if vector > 1 else 4)
+            triton_rows.row_kernel[(programs,)](
+                *tensors, *scalars, HELD=held, LOADS=loads, THREADS=threads, VECTOR=vector,
+                STAGES=plan.stages, FIRST_USE=plan.first_use, LAST_USE=plan.last_use, **common,
+            )  # fmt: skip
     return loss
+
+
+# Launches count their finished programs in a ticket, which the last one puts back to 0. Two launches at
+# the same time must not share one: those of one stream follow each other, and a captured one, which may
+# be replayed on any stream, has its own.
+_TICKETS = 8192
+_tickets: dict[torch.device, tuple[Tensor, dict[int, int]]] = {}
+
+
+def _ticket(device: torch.device) -> Tensor | None:
+    """A ticket at 0; None where there is none, as in a capture before the first launch."""
+    if device.type == "cpu":  # Triton's interpreter: one program after the other
+        return torch.zeros(1, dtype=torch.int32)
+    capturing = torch.cuda.is_current_stream_capturing()
+    if device not in _tickets:
+        if capturing:
+            return None
+        # 16 bytes each: Triton compiles anew for pointers of another alignment.
+        _tickets[device] = torch.zeros(_TICKETS, 4, dtype=torch.int32, device=device), {}
+        torch.cuda.synchronize(device)  # once: the zeros must be there for every stream
+    tickets, taken = _tickets[device]
+    owner = -len(taken) if capturing else torch.cuda.current_stream(device).cuda_stream
+    if owner not in taken and len(taken) == _TICKETS:
+        return None
+    return tickets[taken.setdefault(owner, len(taken))]
 
 
 def scale_(grad: Tensor, upstream: Tensor) -> Tensor:
@@ -251,6 +286,14 @@ def _multiprocessors(device: torch.device) -> int:
     if device.type == "cpu":  # Triton's interpreter
         return 1
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@functools.cache
+def _shared_kib(device: torch.device) -> int:
+    if device.type == "cpu":
+        return 99
+    properties = torch.cuda.get_device_properties(device)
+    return getattr(properties, "shared_memory_per_block_optin", 48 << 10) >> 10
 
 
 def _power_of_2(x: int) -> int:

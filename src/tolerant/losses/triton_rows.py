@@ -1,11 +1,13 @@
 """The Triton kernels: a loss and its gradient in one launch, each logit read from memory once.
 
-Two kernels share every formula. `tile_kernel` keeps whole rows in registers. `loop_kernel` walks over
-rows that do not fit, twice; the second walk goes backwards, so that it meets what the caches still
-hold. Both know the gradient's weight w after the first half, so no later pass over the logits is due.
+Two kernels share every formula. `tile_kernel` takes several short rows at a time. `row_kernel` takes one
+row: it holds it in registers, or walks along it twice; the second walk goes backwards, so that it meets
+what the caches still hold. Both know the gradient's weight w after the first half, so no later pass
+over the logits is due.
 
 For a row with label y, maximum m, d = z_y - m and s the sum of exp(z_j - m) over the rivals j != y:
 log p_y = d - log(exp(d) + s), and the gradient's label entry is -w s / (exp(d) + s). Nothing cancels.
+An H200 has time for 32 instructions a bf16 logit while it reads and writes one; `row_kernel` takes 8 to 10.
 """
 
 # mypy: ignore-errors
@@ -18,8 +20,10 @@ import triton.language as tl
 from tolerant.losses import triton_phi as own
 
 PARTS = 128  # partial sums of the row weights; every program adds them up for itself
+INLINE_ROWS = 4096  # up to here every program adds the row weights up for itself
 _PARTS: tl.constexpr = tl.constexpr(PARTS)
-_SUMS: tl.constexpr = tl.constexpr(1024)
+_SUMS: tl.constexpr = tl.constexpr(512)
+_LOWEST: tl.constexpr = tl.constexpr(-2e38)  # below every logit but -inf; finite also times log2(e)
 
 
 @triton.jit
@@ -47,59 +51,54 @@ def _weight_sum(labels_ptr, class_weight, sample_weight, start, stop, ignore, nu
 
 
 @triton.jit
-def prepare_kernel(work, labels, class_weight, sample_weight, n, ignore, C: tl.constexpr):
-    """Partial sums of the row weights into work[1:], and the ticket of `_finish` back to 0."""
+def prepare_kernel(parts, ticket, labels, class_weight, sample_weight, n, ignore, C: tl.constexpr):
+    """Partial sums of the row weights, and the ticket of `_finish` back to 0."""
     part = tl.program_id(0)
-    acc: tl.constexpr = work.dtype.element_ty
+    acc: tl.constexpr = parts.dtype.element_ty
     span = tl.cdiv(n, _PARTS)
     start = part * span
     stop = tl.minimum(start + span, n)
     weight = _weight_sum(labels, class_weight, sample_weight, start, stop, ignore, C, acc)
-    tl.store(work + 1 + part, weight)
+    tl.store(parts + part, weight)
     if part == 0:
-        tl.store(work, 0.0)
+        tl.store(ticket, 0)
 
 
 @triton.jit
-def _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, SINGLE, acc):
+def _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc):
     """What a mean divides by: the sum of the weights of the rows that count."""
     divisor = tl.full((), 1.0, acc)
     if REDUCE == "mean":
-        if SINGLE:
+        if INLINE:
             divisor = _weight_sum(labels, class_weight, sample_weight, 0, n, ignore, C, acc)
         else:
-            divisor = tl.sum(tl.load(work + 1 + tl.arange(0, _PARTS)), 0)
+            divisor = tl.sum(tl.load(work + tl.arange(0, _PARTS)), 0)
     return divisor
 
 
 @triton.jit
-def _finish(loss, work, total, divisor, SINGLE: tl.constexpr):
+def _finish(loss, work, ticket, total, divisor):
     """Store the sum over all programs. The last one to come adds, always in the same order."""
-    if SINGLE:
-        tl.store(loss, own.divide(total, divisor))
-    else:
-        programs = tl.num_programs(0)
-        partial = work + 1 + _PARTS
-        tl.store(partial + tl.program_id(0), total)
-        tl.debug_barrier()
-        ticket = tl.atomic_add(work, 1.0, sem="acq_rel")
-        if ticket == programs - 1:
-            everything = tl.zeros([_SUMS], total.dtype)
-            for at in range(0, programs, _SUMS):
-                index = at + tl.arange(0, _SUMS)
-                mask = index < programs
-                everything += tl.load(partial + index, mask=mask, other=0.0, volatile=True)
-            tl.store(loss, own.divide(tl.sum(everything, 0), divisor))
-
-
-@triton.jit
-def _exp(x, FAST: tl.constexpr):
-    return own.fast_exp(x) if FAST else own.exp(x)
+    programs = tl.num_programs(0)
+    partial = work + _PARTS
+    tl.store(partial + tl.program_id(0), total)
+    tl.debug_barrier()
+    if tl.atomic_add(ticket, 1, sem="acq_rel") == programs - 1:
+        everything = tl.zeros([_SUMS], total.dtype)
+        for at in range(0, programs, _SUMS):
+            index = at + tl.arange(0, _SUMS)
+            mask = index < programs
+            everything += tl.load(partial + index, mask=mask, other=0.0, volatile=True)
+        tl.store(loss, own.divide(tl.sum(everything, 0), divisor))
+        tl.store(ticket, 0)  # ready for the next launch
 
 
 @triton.jit
 def _loss_and_coefficient(z_y, top, rivals, weight, scale, counts, h0, h1, h2, h3, PHI: tl.constexpr):
-    """Weighted loss, the gradient's factor on exp(z_j - m), and the gradient's label entry."""
+    """Weighted loss, the gradient's factor on exp(z_j - top), and the gradient's label entry.
+
+    Any `top` will do that is z_y where the label leads, and near the row's maximum otherwise.
+    """
     acc: tl.constexpr = rivals.dtype
     d = z_y - top
     e_y = own.exp(d)
@@ -117,20 +116,19 @@ def _loss_and_coefficient(z_y, top, rivals, weight, scale, counts, h0, h1, h2, h
 
 @triton.jit
 def tile_kernel(
-    z, labels, class_weight, sample_weight, upstream, loss, grad, work, n, ignore,
+    z, labels, class_weight, sample_weight, upstream, loss, grad, work, ticket, n, ignore,
     h0: tl.float64, h1: tl.float64, h2: tl.float64, h3: tl.float64, up_stride,
     C: tl.constexpr, Z_STRIDE: tl.constexpr, G_STRIDE: tl.constexpr, PHI: tl.constexpr,
-    REDUCE: tl.constexpr, SINGLE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    STAGES: tl.constexpr,
+    REDUCE: tl.constexpr, INLINE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Rows in registers: ROWS of them a step, COLS >= C columns, one exp a logit."""
     FAST: tl.constexpr = z.dtype.element_ty.primitive_bitwidth == 16
     acc: tl.constexpr = tl.float64 if z.dtype.element_ty == tl.float64 else tl.float32
-    divisor = _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, SINGLE, acc)
+    divisor = _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc)
     inverse = own.divide(tl.full((), 1.0, acc), divisor)
     total = tl.full((), 0.0, acc)
     cols = tl.arange(0, COLS)[None, :]
-    for tile in tl.range(tl.program_id(0), tl.cdiv(n, ROWS), tl.num_programs(0), num_stages=STAGES):
+    for tile in range(tl.program_id(0), tl.cdiv(n, ROWS), tl.num_programs(0)):
         rows = tile * ROWS + tl.arange(0, ROWS)
         inside = rows < n
         label = tl.load(labels + rows, mask=inside, other=0)
@@ -149,81 +147,96 @@ def tile_kernel(
 
         is_label = cols == tl.where(known, label, -1).to(tl.int32)[:, None]
         x = tl.where(is_label, float("-inf"), x)
-        top = tl.maximum(tl.max(x, 1), z_y)
-        shift = tl.where(top == float("-inf"), 0.0, top)
-        e = _exp(x - shift[:, None], FAST)
+        top = tl.maximum(tl.maximum(tl.max(x, 1), z_y), _LOWEST)
+        base = own.base_of(top, FAST)
+        e = own.exp_over(x, base[:, None], FAST)
+        back = own.exp_between(base, top, FAST)
         value, factor, own_entry = _loss_and_coefficient(
-            z_y, top, tl.sum(e, 1), weight, scale, counts, h0, h1, h2, h3, PHI
+            z_y, top, tl.sum(e, 1) * back, weight, scale, counts, h0, h1, h2, h3, PHI
         )
         if REDUCE == "none":
             tl.store(loss + rows, value, mask=inside)
         else:
             total += tl.sum(value, 0)
         if grad is not None:
-            g = tl.where(is_label, own_entry[:, None], factor[:, None] * e)
+            g = tl.where(is_label, own_entry[:, None], (factor * back)[:, None] * e)
             to = grad + rows.to(tl.int64)[:, None] * G_STRIDE
             tl.store(to + cols, g.to(grad.dtype.element_ty), mask=inside[:, None] & (cols < C))
     if REDUCE != "none":
-        _finish(loss, work, total, divisor, SINGLE)
+        _finish(loss, work, ticket, total, divisor)
 
 
 @triton.jit
-def _walk(top, rivals, x, FAST: tl.constexpr):
-    """One step of the running maximum and sum. Groups lie within a thread: no barrier."""
-    new = tl.maximum(top, tl.max(x, 1))
-    shift = tl.where(new == float("-inf"), 0.0, new)
-    step = tl.sum(_exp(x - shift[:, None], FAST), 1)
-    return new, rivals * _exp(top - shift, FAST) + step
+def _without_label(x, ahead, lane):
+    """The label's logit becomes -inf. `ahead` is its distance from each group's first column."""
+    return tl.where(lane == ahead[:, :, None], float("-inf"), x)
 
 
 @triton.jit
-def loop_kernel(
-    z, labels, class_weight, sample_weight, upstream, loss, grad, work, n, ignore,
+def _walk(bases, sums, x, FAST: tl.constexpr):
+    """One step of a thread's running maximum and sum: no barrier, and one exp a step to rescale.
+
+    x is (threads, loads, logits of a load); also returns the step's exponentials over the new bases.
+    """
+    new = tl.maximum(bases, own.base_of(tl.max(tl.max(x, 2), 1), FAST))
+    e = own.exp_over(x, new[:, None, None], FAST)
+    return new, sums * own.exp_step(bases, new, FAST) + tl.sum(tl.sum(e, 2), 1), e
+
+
+@triton.jit
+def row_kernel(
+    z, labels, class_weight, sample_weight, upstream, loss, grad, work, ticket, n, ignore,
     h0: tl.float64, h1: tl.float64, h2: tl.float64, h3: tl.float64, up_stride,
     C: tl.constexpr, Z_STRIDE: tl.constexpr, G_STRIDE: tl.constexpr, PHI: tl.constexpr,
-    REDUCE: tl.constexpr, GROUPS: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr,
+    REDUCE: tl.constexpr, INLINE: tl.constexpr, HELD: tl.constexpr, LOADS: tl.constexpr,
+    THREADS: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr, FIRST_USE: tl.constexpr,
     LAST_USE: tl.constexpr,
 ):  # fmt: skip
-    """One row at a time in steps of GROUPS * VECTOR columns; a group of VECTOR is one 16-byte load."""
-    BLOCK: tl.constexpr = GROUPS * VECTOR
-    FULL: tl.constexpr = C // BLOCK * BLOCK
+    """One row at a time, LOADS * THREADS * VECTOR columns a step; VECTOR logits are one 16-byte load.
+
+    HELD: one step is the whole row, and its exponentials stay in registers.
+    """
+    BLOCK: tl.constexpr = LOADS * THREADS * VECTOR
+    FULL: tl.constexpr = 0 if HELD else C // BLOCK * BLOCK
     FAST: tl.constexpr = z.dtype.element_ty.primitive_bitwidth == 16
     acc: tl.constexpr = tl.float64 if z.dtype.element_ty == tl.float64 else tl.float32
-    divisor = _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, False, acc)
+    divisor = _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc)
     inverse = own.divide(tl.full((), 1.0, acc), divisor)
     total = tl.full((), 0.0, acc)
-    first = tl.arange(0, GROUPS) * VECTOR
-    lane = tl.arange(0, VECTOR)[None, :]
-    cols = first[:, None] + lane
-    for row in range(tl.program_id(0), n, tl.num_programs(0)):
-        label = tl.load(labels + row)
+    # Threads before loads: of two dimensions that are equal to it, Triton spreads the first over the lanes.
+    first = tl.arange(0, THREADS)[:, None] * VECTOR + tl.arange(0, LOADS)[None, :] * (THREADS * VECTOR)
+    lane = tl.arange(0, VECTOR)[None, None, :]
+    cols = first[:, :, None] + lane
+    label = tl.load(labels + tl.program_id(0))
+    for row in tl.range(tl.program_id(0), n, tl.num_programs(0), num_stages=STAGES if HELD else 1):
+        next_label = tl.load(labels + tl.minimum(row + tl.num_programs(0), n - 1))
         weight = _row_weight(class_weight, sample_weight, row, label, True, C, acc)
         counts = (label != ignore) & (weight != 0.0)
         at = z + tl.cast(row, tl.int64) * Z_STRIDE
         known = counts & (label >= 0) & (label < C)
         z_y = tl.load(at + label, mask=known, other=float("nan")).to(acc)
-        # Compared within a group, where it is a constant: the label's distance from the group's first.
-        ahead = tl.where(known, label, -VECTOR).to(tl.int32) - first
+        place = tl.where(known, label, -VECTOR).to(tl.int32)
         scale = weight
         if upstream is not None:
             scale *= tl.load(upstream + row * up_stride).to(acc)
         if REDUCE == "mean":
             scale *= inverse
 
-        tops = tl.full([GROUPS], float("-inf"), acc)
-        sums = tl.zeros([GROUPS], acc)
+        bases = tl.full([THREADS], _LOWEST, acc)
+        sums = tl.zeros([THREADS], acc)
         for start in tl.range(0, tl.where(counts, FULL, 0), BLOCK, num_stages=STAGES):
-            x = tl.load(at + start + cols).to(acc)
-            x = tl.where(lane == (ahead - start)[:, None], float("-inf"), x)
-            tops, sums = _walk(tops, sums, x, FAST)
+            x = tl.load(at + start + cols, eviction_policy=FIRST_USE).to(acc)
+            if (place >= start) & (place < start + BLOCK):  # one step in all; the others need no masks
+                x = _without_label(x, place - start - first, lane)
+            bases, sums, e = _walk(bases, sums, x, FAST)
         if FULL < C:
-            mask = FULL + cols < tl.where(counts, C, 0)
-            x = tl.load(at + FULL + cols, mask=mask, other=float("-inf")).to(acc)
-            x = tl.where(lane == (ahead - FULL)[:, None], float("-inf"), x)
-            tops, sums = _walk(tops, sums, x, FAST)
-        top = tl.maximum(tl.max(tops, 0), z_y)
-        shift = tl.where(top == float("-inf"), 0.0, top)
-        rivals = tl.sum(sums * _exp(tops - shift, FAST), 0)
+            wanted = FULL + cols < tl.where(counts, C, 0)
+            x = tl.load(at + FULL + cols, mask=wanted, other=float("-inf"), eviction_policy=FIRST_USE).to(acc)
+            x = _without_label(x, place - FULL - first, lane)
+            bases, sums, e = _walk(bases, sums, x, FAST)
+        top = tl.maximum(own.top_of(tl.max(bases, 0), FAST), z_y)
+        back = own.exp_between(bases, top, FAST)
+        rivals = tl.sum(sums * back, 0)
         value, factor, own_entry = _loss_and_coefficient(
             z_y, top, rivals, weight, scale, counts, h0, h1, h2, h3, PHI
         )
@@ -234,29 +247,35 @@ def loop_kernel(
 
         if grad is not None:
             to = grad + tl.cast(row, tl.int64) * G_STRIDE
-            if factor == 0.0:
-                zero = tl.zeros([GROUPS, VECTOR], grad.dtype.element_ty)
+            if HELD:
+                g = ((factor * back)[:, None, None] * e).to(grad.dtype.element_ty)
+                if STAGES > 1:
+                    g = tl.where(lane == (place - first)[:, :, None], own_entry.to(g.dtype), g)
+                tl.store(to + cols, g, mask=cols < C, eviction_policy=LAST_USE)
+            elif factor == 0.0:
+                zero = tl.zeros([THREADS, LOADS, VECTOR], grad.dtype.element_ty)
                 for start in range(0, FULL, BLOCK):
                     tl.store(to + start + cols, zero)
                 if FULL < C:
                     tl.store(to + FULL + cols, zero, mask=FULL + cols < C)
             else:
+                base = own.base_of(top, FAST)
+                scaled = factor * own.exp_between(base, top, FAST)
                 if FULL < C:
-                    mask = FULL + cols < C
-                    x = tl.load(at + FULL + cols, mask=mask, other=0.0, eviction_policy=LAST_USE).to(acc)
-                    g = factor * _exp(x - shift, FAST)
-                    g = tl.where(lane == (ahead - FULL)[:, None], own_entry, g)
-                    g = g.to(grad.dtype.element_ty)
-                    tl.store(to + FULL + cols, g, mask=mask, eviction_policy=LAST_USE)
-                for step in range(0, FULL, BLOCK):
-                    back = FULL - BLOCK - step
-                    x = tl.load(at + back + cols, eviction_policy=LAST_USE).to(acc)
-                    g = factor * _exp(x - shift, FAST)
-                    g = tl.where(lane == (ahead - back)[:, None], own_entry, g)
-                    g = g.to(grad.dtype.element_ty)
-                    tl.store(to + back + cols, g, eviction_policy=LAST_USE)
+                    g = (scaled * own.exp_over(x, base, FAST)).to(grad.dtype.element_ty)
+                    tl.store(to + FULL + cols, g, mask=FULL + cols < C, eviction_policy=LAST_USE)
+                for step in tl.range(0, FULL, BLOCK, num_stages=STAGES):
+                    behind = FULL - BLOCK - step
+                    x = tl.load(at + behind + cols, eviction_policy=LAST_USE).to(acc)
+                    g = (scaled * own.exp_over(x, base, FAST)).to(grad.dtype.element_ty)
+                    tl.store(to + behind + cols, g, eviction_policy=LAST_USE)
+            if not (HELD and STAGES > 1):
+                # The label's own entry comes last, over what the threads have written there.
+                tl.debug_barrier()
+                tl.store(to + label, own_entry.to(grad.dtype.element_ty), mask=known)
+        label = next_label  # asked for a row ahead, or every row would wait for it
     if REDUCE != "none":
-        _finish(loss, work, total, divisor, False)
+        _finish(loss, work, ticket, total, divisor)
 
 
 @triton.jit
