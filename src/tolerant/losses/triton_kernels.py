@@ -78,7 +78,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a launch is cut up: several rows a step (``tile``), one in registers (``held``), a walk (``loop``)."""
+    """How a launch is cut up: rows together (``tile``), one in registers (``held``), a walk (``loop``)."""
 
     kind: str
     size: int  # rows a step, for tile; 16-byte loads a thread and step, for loop
