@@ -15,10 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from test_experiment_run import lasting
+
+from tolerant.experiment import grid
+from tolerant.experiment.run import run
+from tolerant.experiment.store import Store
 
 RANKS = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 ALONE = (sys.executable,)
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+CHANGES = {"epochs": 6, "precision": "fp32"}
 FILES = {"model.safetensors", "audit.safetensors", "spec.json", "history.json", "suspects.csv", "report.html"}
 
 
@@ -91,6 +97,42 @@ def test_a_killed_rank_costs_no_row(data, tmp_path):
     assert "all rows: going on after epoch" in said
     assert "all rows: going on after epoch 12" not in said  # it was killed before the end
     assert_same_run(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.filterwarnings("ignore:pruning at k")  # six epochs are few
+def test_two_ranks_make_the_row_of_the_local_engine(tmp_path):
+    """A run of the digits grid: the same key, the same numbers."""
+    spec = grid.changed(
+        grid.part(grid.digits(range(1)), method=["truncated-lq"], noise_rate=[0.4])[0], CHANGES
+    )
+    report = run([spec], results=tmp_path / "results", checkpoints=tmp_path / "runs", device="cpu")
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import json, torch
+from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.work import Work
+from tolerant.train import Fleet, distributed
+
+with distributed.join() as ranks:
+    spec = RunSpec.from_dict(json.loads({json.dumps(spec.to_dict())!r}))
+    work = Work(spec, {str(tmp_path / "two")!r}, None)
+    (result,) = Fleet(device="cpu", progress="quiet").run([work.job])
+    if ranks.rank == 0:
+        made = work.row(result, torch.device("cpu"), wall_s=0.0, share=1.0, side_by_side=1)
+        open({str(tmp_path / "made.json")!r}, "w").write(json.dumps(made))
+""")
+    done = subprocess.run(
+        [*RANKS, str(script)], capture_output=True, text=True, env=ENV, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    row, history = json.loads((tmp_path / "made.json").read_text())
+    assert row["key"] == spec.key
+    assert {**lasting(row), "history": report.rows[0]["history"]} == lasting(report.rows[0])
+    expected = Store(tmp_path / "results").history(report.rows[0])
+    assert history.keys() == expected.keys()
+    for name, column in history.items():
+        found, known = np.array([column, expected[name]], float)  # None, where nothing was measured, is NaN
+        np.testing.assert_allclose(found, known, rtol=1e-4, err_msg=name)  # stored with five digits
 
 
 def worker(agent: int, rank: int) -> int:
