@@ -173,3 +173,30 @@ def test_monotone_in_p_y(name):
     losses = make_loss(name, reduction="none")(logits, torch.zeros(len(gaps), dtype=torch.long))
     assert (losses.diff() <= 1e-15).all()
     assert losses[0] > losses[-1]
+
+
+@pytest.mark.parametrize("level", [0.0, -150.0, -30.0, 30.0, 150.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_blocks_and_the_level_of_the_logits_do_not_show(monkeypatch, dtype, level):
+    """Exponentials without a shift where they fit, with one where not; 16 bits in blocks of rows."""
+    monkeypatch.setattr("tolerant.losses.fused.BLOCK_BYTES", 4 * 50 * 7)  # 7 rows of 50 classes
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(40, 50, generator=generator)
+    logits[10:20] += level
+    logits[13, 4], logits[30, 5] = 90.0, -90.0
+    labels = torch.randint(50, (40,), generator=generator)
+    labels[30] = 5
+    logits = logits.to(dtype)
+    weights = torch.rand(40, generator=generator)
+    found, exact = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    losses = LqLoss(q=0.7, reduction="none")(found, labels, weights)
+    truth64 = LqLoss(q=0.7, reduction="none", impl="plain")(exact, labels, weights.double())
+    losses.sum().backward()
+    truth64.sum().backward()
+    torch.testing.assert_close(losses.double(), truth64, rtol=1e-6, atol=0)
+    if dtype == torch.float32:
+        torch.testing.assert_close(found.grad.double(), exact.grad, rtol=2.4e-7 * 300, atol=1e-37)
+    else:
+        rounding = (exact.grad.to(dtype).double() - exact.grad).abs()
+        ulps = torch.finfo(dtype).eps * 2.0 ** exact.grad.abs().clamp(min=1e-37).log2().floor()
+        assert ((found.grad.double() - exact.grad).abs() <= rounding + ulps).all()

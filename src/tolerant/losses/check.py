@@ -46,7 +46,7 @@ def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None
     if labels.device.type != "cpu" or labels.numel() == 0 or torch.compiler.is_compiling():
         return True
     try:
-        low, high = (int(bound) for bound in torch.aminmax(labels))
+        low, high = (bound.item() for bound in torch.aminmax(labels))
         inside = low >= 0 and high < num_classes
         if inside and (ignore_index is None or not low <= ignore_index <= high):
             return False

@@ -1,8 +1,8 @@
 """The fast path on the CPU: losses and their gradient in one sweep over the logits.
 
 The gradient's weight w(p_y) is known as soon as log p_y is, so the gradient is formed in the forward
-pass, in the place of the probabilities: one softmax, a sum and a product, instead of a log-softmax and its
-backward pass with a copy of zeros between them.
+pass, in the place of the exponentials: one exponential, a sum and a product for each logit, instead of a
+log-softmax and its backward pass with a copy of zeros between them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from torch import Tensor
 from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
-# Logits of 16 bits are widened a block at a time: a core's second-level cache holds it.
-BLOCK_BYTES = 2 << 20
-# Below, log(p_y) would be a denormal's, or of 0; such rows take log p_y from the logits.
-TINY = 1e-30
+# Logits of 16 bits are widened a block at a time, which stays in the cores' caches from the first operation
+# to the last. In smaller blocks the dozen operations on one number a row cost as much as those on the logits.
+BLOCK_BYTES = 4 << 20
+# exp(z) needs no shift by the row's maximum where the label's is above LEAST_OWN and their sum between
+# LEAST and MOST: then neither p_y, nor a p_j above 1e-37, nor w / sum leaves the range of fp32.
 LEAST_OWN, LEAST, MOST = 1e-9, 0.1, 1e12
+# Below, shifted exponentials lose digits; such rows take log p_y from the logits.
+TINY = 1e-30
 
 
 # One weight a row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
@@ -100,63 +103,73 @@ def _sweep(
 ) -> tuple[Tensor, Tensor | None]:
     """phi(log p_y) of every row and, if wanted, row_weight * w * (softmax - onehot)."""
     dtype = compute_dtype(logits)
-    num_rows, num_classes = logits.shape
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if want else None
-    size = max(1, BLOCK_BYTES // (num_classes * dtype.itemsize))
-    space = gradient
-    if space is None or space.dtype != dtype:
-        space = torch.empty((min(size, num_rows), num_classes), dtype=dtype)
-    if num_rows <= size:
-        return _block(logits, labels, row_weight, space, gradient, phi, hyper), gradient
-    values = torch.empty(num_rows, dtype=dtype)
-    for start in range(0, num_rows, size):
+    column = labels.unsqueeze(1)
+    each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
+    if gradient is not None and gradient.dtype == dtype and len(logits):
+        log_p, _ = _block(logits, column, each, gradient, gradient, phi, hyper, False)
+        return phi.value(log_p, **hyper).squeeze(1), gradient
+    size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
+    space = torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
+    log_p = torch.empty((len(logits), 1), dtype=dtype)
+    shift = False
+    for start in range(0, len(logits), size):
         rows = slice(start, start + size)
         z = logits[rows]
-        values[rows] = _block(
+        log_p[rows], shift = _block(
             z,
-            labels[rows],
-            row_weight[rows] if isinstance(row_weight, Tensor) else row_weight,
-            space[rows] if space is gradient else space[: len(z)],
+            column[rows],
+            each[rows] if isinstance(each, Tensor) else each,
+            space[: len(z)],
             None if gradient is None else gradient[rows],
             phi,
             hyper,
+            shift,
         )
-    return values, gradient
+    return phi.value(log_p, **hyper).squeeze(1), gradient
 
 
 def _block(
     logits: Tensor,
-    labels: Tensor,
+    column: Tensor,
     row_weight: RowWeight,
     space: Tensor,
     gradient: Tensor | None,
     phi: Phi,
     hyper: dict[str, Any],
-) -> Tensor:
-    """As `_sweep`, in `space`, which may be `gradient`; few operations, as small batches feel each."""
-    column = labels.unsqueeze(1)
-    own, rivals, total = _exponentials(logits, column, space, shift=False)
-    if own.numel() and not (own.min().item() > LEAST_OWN and LEAST < total.min().item() and total.max().item() < MOST):
-        own, rivals, total = _exponentials(logits, column, space, shift=True)
+    shift: bool,
+) -> tuple[Tensor, bool]:
+    """log p_y, and the gradient, formed in `space`; few operations, as small batches feel each.
+
+    `shift` by the row's maximum costs two more passes; it comes back True where it was needed.
+    """
+    if not shift:
+        own, rivals = _exponentials(logits, column, space)
+        total = own + rivals
+        low, high = torch.aminmax(total)
+        shift = not (low.item() > LEAST and high.item() < MOST and own.min().item() > LEAST_OWN)
+    if shift:
+        top = logits.amax(1, keepdim=True).to(space.dtype)
+        own, rivals = _exponentials(logits, column, space, top)
+        total = own + rivals
     log_p = torch.log1p(rivals / own).neg_()
-    if own.numel() and own.min().item() < TINY:
-        tiny = (own < TINY).squeeze(1)
-        log_p[tiny] = log_p_y(logits[tiny], labels[tiny]).unsqueeze(1)
+    if shift:
+        z_y = logits.gather(1, column) - top
+        log_p = torch.where(own < TINY, z_y - torch.log(total), log_p)
     if gradient is not None:
-        each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
-        scale = weigh(phi.weight(log_p, **hyper), each).div_(total)
-        space.mul_(scale).scatter_(1, column, rivals.mul_(scale).neg_())
-        if gradient.dtype != space.dtype:
+        scale = weigh(phi.weight(log_p, **hyper), row_weight).div_(total)
+        space.scatter_(1, column, rivals.neg_()).mul_(scale)  # -w (1 - p_y) with all its digits
+        if gradient is not space:
             gradient.copy_(space)
-    return phi.value(log_p, **hyper).squeeze(1)
+    return log_p, shift
 
 
 def _exponentials(
-    logits: Tensor, column: Tensor, space: Tensor, *, shift: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+    logits: Tensor, column: Tensor, space: Tensor, top: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """exp(z - top) in `space` with the label's put to 0; the label's, and the sum of the others."""
     z = logits if logits.dtype == space.dtype else space.copy_(logits)
-    if shift:
-        z = torch.sub(z, z.amax(1, keepdim=True), out=space)
+    if top is not None:
+        z = torch.sub(z, top, out=space)
     own = torch.exp(z, out=space).gather(1, column)
-    rivals = space.scatter_(1, column, 0.0).sum(1, keepdim=True)
-    return own, rivals, own + rivals
+    return own, space.scatter_(1, column, 0.0).sum(1, keepdim=True)

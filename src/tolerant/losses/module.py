@@ -6,6 +6,7 @@ their order are read from the formula's signature, so that each stands in one pl
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -66,6 +67,7 @@ class RobustLoss(nn.Module):
             cls.__signature__ = inspect.Signature([*cls.own_parameters(), *shared])  # type: ignore[attr-defined]
 
     @classmethod
+    @functools.cache  # a signature takes 10 us to read, a tenth of a small batch's step
     def own_parameters(cls) -> list[inspect.Parameter]:
         """The formula's keyword-only parameters: the loss's hyper-parameters with their defaults."""
         parameters = inspect.signature(cls.formula).parameters.values()
