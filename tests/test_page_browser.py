@@ -14,9 +14,11 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
+from typer.testing import CliRunner
 
 from tolerant.audit import apply_corrections, find_suspects, read_corrections, write_page
 from tolerant.audit.cells import csv_text
+from tolerant.cli import make_app
 from tolerant.data.dataset import NoisyDataset
 from tolerant.noise.corrupt import corrupt
 from tolerant.noise.transition import symmetric
@@ -243,6 +245,42 @@ def test_a_review_from_start_to_corrected_labels(
     assert fixed.reviewed.sum() == 3
     assert fixed.given_labels[data["index"][0]] == data["suggested"][0]
     assert fixed.given_labels[data["index"][2]] == digits.class_names.index(other)
+
+
+def test_training_on_what_was_reviewed_is_better(
+    browser: Browser, digits: NoisyDataset, tmp_path: Path
+) -> None:
+    """A person who knows the truth goes through the suspects of a run with the keys, and trains again."""
+    rows, test = digits.subset(np.arange(600)), digits.subset(np.arange(1000, 1797))
+    names = np.array(digits.class_names)
+    np.savez(tmp_path / "rows.npz", inputs=rows.inputs, labels=names[rows.given_labels], ids=rows.ids)
+    np.savez(tmp_path / "test.npz", inputs=test.inputs)
+
+    def accuracy(run: str, *options: Any) -> float:
+        quick = ("--epochs", 30, "--folds", 2)
+        for arguments in (
+            ("train", tmp_path / "rows.npz", "--out", tmp_path / run, *quick, *options),
+            ("predict", tmp_path / run, tmp_path / "test.npz", "--out", tmp_path / "labels.csv"),
+        ):
+            done = CliRunner().invoke(make_app(), [str(word) for word in arguments])
+            assert done.exit_code == 0, done.output
+        lines = (tmp_path / "labels.csv").read_text().splitlines()[1:]
+        return float(np.mean([line.split(",")[1] for line in lines] == names[test.true_labels]))
+
+    before = accuracy("run")
+    browser.open(tmp_path / "run" / "report.html")
+    data = browser.run("return JSON.parse(document.getElementById('data').textContent)")
+    keys = ""
+    for index, given, suggested in zip(data["index"], data["given"], data["suggested"], strict=True):
+        keys += {suggested: "a", given: "k"}.get(int(rows.true_labels[index]), "n")
+    browser.find("#review").send_keys(keys)
+    assert browser.status.startswith(f"{len(keys) - keys.count('n')} of {len(keys)} decided.")
+    corrections = browser.export("#export-csv", "corrections.csv")
+    after = accuracy("again", "--labels", corrections)
+    assert after > before + 0.02
+    decided = {correction.id for correction in read_corrections(corrections)}
+    listed = (tmp_path / "again" / "suspects.csv").read_text().splitlines()[1:]
+    assert not any(line.split(",")[2] in decided for line in listed)
 
 
 def test_hostile_data_is_text_and_survives_the_export(
