@@ -67,6 +67,7 @@ def captured(step: Callable[[], object], repeats: int = 1) -> torch.cuda.CUDAGra
     with torch.cuda.graph(graph):
         for _ in range(repeats):
             step()
+    graph.step = step  # type: ignore[attr-defined]  # the tensors it reads and writes live as long
     return graph
 
 

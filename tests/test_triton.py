@@ -358,11 +358,12 @@ def test_in_a_cuda_graph(shape: tuple[int, int]) -> None:
 @gpu_only
 def test_two_graphs_at_once() -> None:
     """Each captured launch counts its programs apart from every other."""
-    streams, graphs, losses, want = [torch.cuda.Stream() for _ in range(2)], [], [], []
+    streams, graphs, losses, want, inputs = [torch.cuda.Stream() for _ in range(2)], [], [], [], []
     for seed in range(2):
         torch.manual_seed(seed)
         z = torch.randn(4096, 1000, device="cuda")
         y = torch.randint(1000, (4096,), device="cuda")
+        inputs.append((z, y))  # a graph does not keep what it reads
         want.append(fused(z, y))
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()

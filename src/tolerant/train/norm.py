@@ -125,26 +125,25 @@ class _Fused(torch.autograd.Function):
 
 
 class _Cut:
-    """How the kernels split a matrix of m places by C channels among programs."""
+    """How the kernels split a matrix of m places by C channels among programs: measured on an H200."""
 
     def __init__(self, m: int, channels: int) -> None:
-        cols = min(1 << (channels - 1).bit_length(), SUM_COLS)
+        width = 1 << (channels - 1).bit_length()
+        cols = min(width, 32)
         rows = SUM_TILE // cols
         blocks = -(-channels // cols)
-        parts = min(-(-m // rows), max(1, SUM_PROGRAMS // blocks))
+        parts = min(-(-m // rows), max(1, 264 // blocks))
         self.sums_grid = (parts, blocks)
-        self.sums = {"ROWS": rows, "COLS": cols, "PARTS": 64, "num_warps": SUM_WARPS}
+        self.sums = {"ROWS": rows, "COLS": cols, "PARTS": 64, "num_warps": 4}
         self.channels = channels
-        cols = min(1 << (channels - 1).bit_length(), EACH_COLS)
-        rows = EACH_TILE // cols
+        cols = min(width, 128)
+        rows = 4096 // cols
         self.each_grid = (-(-m // rows), -(-channels // cols))
-        self.each = {"ROWS": rows, "COLS": cols, "num_warps": EACH_WARPS}
+        self.each = {"ROWS": rows, "COLS": cols, "num_warps": 4}
 
     def partial(self, x: Tensor) -> Tensor:
         return torch.empty(self.sums_grid[0], 2, self.channels, device=x.device)
 
 
-SUM_COLS, SUM_TILE, SUM_PROGRAMS, SUM_WARPS = 64, 4096, 264, 8
-EACH_COLS, EACH_TILE, EACH_WARPS = 64, 4096, 4
-
+SUM_TILE = 8192
 _cut = functools.cache(_Cut)

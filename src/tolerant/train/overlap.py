@@ -34,7 +34,8 @@ class Overlap:
             yield
         finally:
             _this_thread.overlap = None
-            torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
+            if self._found:  # else a stream being captured would wait for one that is not
+                torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
             for weight, gradient in self._found:
                 weight.grad = gradient if weight.grad is None else weight.grad + gradient
             self._found.clear()
