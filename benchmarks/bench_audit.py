@@ -144,6 +144,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default=",".join(PROBLEMS), help="data sets, with commas between")
+    parser.add_argument("--methods", default=",".join(METHODS), help="of these three, with commas between")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="append a JSON line for each result")
     arguments = parser.parse_args()
@@ -152,7 +153,8 @@ def main() -> None:
     for name in arguments.only.split(","):
         problem = PROBLEMS[name](arguments.seed)
         wrong = problem.given_labels != problem.true_labels
-        for method, run in METHODS.items():
+        for method in arguments.methods.split(","):
+            run = METHODS[method]
             start = time.process_time()
             accuracy, right = run(problem, arguments.seed)
             row = {
