@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.train.norm import BatchNorm
+from tolerant.train.norm_pool import NormPool
 from tolerant.train.overlap import Conv2d
 
 
@@ -72,16 +73,6 @@ def _dropout(rate: float) -> list[nn.Module]:
     return [nn.Dropout(rate)] if rate else []
 
 
-def _conv(width_in: int, width: int, *, pool: bool = False) -> list[nn.Module]:
-    """Convolution, batch norm, ReLU and pooling; pooled first, which is the same and 4 times less."""
-    return [
-        nn.Conv2d(width_in, width, 3, padding=1, bias=False),
-        nn.BatchNorm2d(width),
-        *([nn.MaxPool2d(2)] if pool else []),
-        nn.ReLU(inplace=True),
-    ]
-
-
 def _cnn8(
     num_classes: int,
     in_channels: int,
@@ -111,9 +102,12 @@ def _small_cnn(
 ) -> nn.Module:
     """Three convolutions with pooling: about 11 M multiplications an image, for a CPU."""
     return nn.Sequential(
-        *_conv(in_channels, width, pool=True),
-        *_conv(width, 2 * width, pool=True),
-        *_conv(2 * width, 4 * width),
+        nn.Conv2d(in_channels, width, 3, padding=1, bias=False),
+        NormPool(width),
+        nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),
+        NormPool(2 * width),
+        nn.Conv2d(2 * width, 4 * width, 3, padding=1, bias=False),
+        BatchNorm(4 * width),
         _GlobalMean(),
         *_dropout(dropout),
         nn.Linear(4 * width, num_classes),
