@@ -98,7 +98,7 @@ def interleaved(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str,
     for r in range(rounds + 1):
         for name, run in runs.items():
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(2_000_000)  # a millisecond in which the host gets ahead, as in training
+            torch.cuda._sleep(10_000_000)  # 5 ms in which the host gets ahead, as in training
             start.record()
             result = run()
             stop.record()

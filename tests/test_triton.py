@@ -53,7 +53,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 PLANS = {
     "tile": Plan("tile", size=4, warps=1, programs_per_sm=3),
     "held": Plan("held", size=0, warps=1, programs_per_sm=3),
-    "held ahead": Plan("held", size=0, warps=2, programs_per_sm=3, stages=2),
     "loop": Plan("loop", size=1, warps=1, programs_per_sm=3),
 }
 

@@ -189,8 +189,7 @@ def row_kernel(
     h0: tl.float64, h1: tl.float64, h2: tl.float64, h3: tl.float64, up_stride,
     C: tl.constexpr, Z_STRIDE: tl.constexpr, G_STRIDE: tl.constexpr, PHI: tl.constexpr,
     REDUCE: tl.constexpr, INLINE: tl.constexpr, HELD: tl.constexpr, LOADS: tl.constexpr,
-    THREADS: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr, FIRST_USE: tl.constexpr,
-    LAST_USE: tl.constexpr,
+    THREADS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """One row at a time, LOADS * THREADS * VECTOR columns a step; VECTOR logits are one 16-byte load.
 
@@ -208,7 +207,7 @@ def row_kernel(
     lane = tl.arange(0, VECTOR)[None, None, :]
     cols = first[:, :, None] + lane
     label = tl.load(labels + tl.program_id(0))
-    for row in tl.range(tl.program_id(0), n, tl.num_programs(0), num_stages=STAGES if HELD else 1):
+    for row in range(tl.program_id(0), n, tl.num_programs(0)):
         next_label = tl.load(labels + tl.minimum(row + tl.num_programs(0), n - 1))
         weight = _row_weight(class_weight, sample_weight, row, label, True, C, acc)
         counts = (label != ignore) & (weight != 0.0)
@@ -224,14 +223,14 @@ def row_kernel(
 
         bases = tl.full([THREADS], _LOWEST, acc)
         sums = tl.zeros([THREADS], acc)
-        for start in tl.range(0, tl.where(counts, FULL, 0), BLOCK, num_stages=STAGES):
-            x = tl.load(at + start + cols, eviction_policy=FIRST_USE).to(acc)
+        for start in range(0, tl.where(counts, FULL, 0), BLOCK):
+            x = tl.load(at + start + cols).to(acc)
             if (place >= start) & (place < start + BLOCK):  # one step in all; the others need no masks
                 x = _without_label(x, place - start - first, lane)
             bases, sums, e = _walk(bases, sums, x, FAST)
         if FULL < C:
             wanted = FULL + cols < tl.where(counts, C, 0)
-            x = tl.load(at + FULL + cols, mask=wanted, other=float("-inf"), eviction_policy=FIRST_USE).to(acc)
+            x = tl.load(at + FULL + cols, mask=wanted, other=float("-inf")).to(acc)
             x = _without_label(x, place - FULL - first, lane)
             bases, sums, e = _walk(bases, sums, x, FAST)
         top = tl.maximum(own.top_of(tl.max(bases, 0), FAST), z_y)
@@ -249,9 +248,7 @@ def row_kernel(
             to = grad + tl.cast(row, tl.int64) * G_STRIDE
             if HELD:
                 g = ((factor * back)[:, None, None] * e).to(grad.dtype.element_ty)
-                if STAGES > 1:
-                    g = tl.where(lane == (place - first)[:, :, None], own_entry.to(g.dtype), g)
-                tl.store(to + cols, g, mask=cols < C, eviction_policy=LAST_USE)
+                tl.store(to + cols, g, mask=cols < C, eviction_policy="evict_first")
             elif factor == 0.0:
                 zero = tl.zeros([THREADS, LOADS, VECTOR], grad.dtype.element_ty)
                 for start in range(0, FULL, BLOCK):
@@ -263,16 +260,15 @@ def row_kernel(
                 scaled = factor * own.exp_between(base, top, FAST)
                 if FULL < C:
                     g = (scaled * own.exp_over(x, base, FAST)).to(grad.dtype.element_ty)
-                    tl.store(to + FULL + cols, g, mask=FULL + cols < C, eviction_policy=LAST_USE)
-                for step in tl.range(0, FULL, BLOCK, num_stages=STAGES):
+                    tl.store(to + FULL + cols, g, mask=FULL + cols < C, eviction_policy="evict_first")
+                for step in range(0, FULL, BLOCK):
                     behind = FULL - BLOCK - step
-                    x = tl.load(at + behind + cols, eviction_policy=LAST_USE).to(acc)
+                    x = tl.load(at + behind + cols, eviction_policy="evict_first").to(acc)
                     g = (scaled * own.exp_over(x, base, FAST)).to(grad.dtype.element_ty)
-                    tl.store(to + behind + cols, g, eviction_policy=LAST_USE)
-            if not (HELD and STAGES > 1):
-                # The label's own entry comes last, over what the threads have written there.
-                tl.debug_barrier()
-                tl.store(to + label, own_entry.to(grad.dtype.element_ty), mask=known)
+                    tl.store(to + behind + cols, g, eviction_policy="evict_first")
+            # The label's own entry comes last, over what the threads have written there.
+            tl.debug_barrier()
+            tl.store(to + label, own_entry.to(grad.dtype.element_ty), mask=known)
         label = next_label  # asked for a row ahead, or every row would wait for it
     if REDUCE != "none":
         _finish(loss, work, ticket, total, divisor)
