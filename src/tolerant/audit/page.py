@@ -31,7 +31,7 @@ SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "review.js
 _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
-    "down to hard rows, its upper end counts every row that confidently looks like another class; "
+    "down to hard rows, its upper end counts every row that looks like another class; "
     "both allow for chance in which rows there are. Mistakes that follow a rule the model can learn "
     "from the inputs do not show."
 )

@@ -1,0 +1,193 @@
+"""How often the interval of the noise rate holds the truth; how good "auto" is for k and q.
+
+    python benchmarks/bench_rate.py rate --out results/bench/rate.jsonl     # digits, no data to fetch
+    python benchmarks/bench_rate.py k --out results/bench/rate.jsonl
+    python benchmarks/bench_rate.py q --out results/bench/rate.jsonl
+    python benchmarks/bench_rate.py summary --out results/bench/rate.jsonl  # tables from the stored rows
+
+`rate`: digits (1,438 rows, ten classes); wrong labels uniform over the other classes, or class-dependent (of
+every second digit that share is given as the next one, so half as many in all). One row a seed: estimate and
+interval from five folds, as `tolerant train` makes them, beside the rate that was drawn.
+
+`k`: the same data; test accuracy of the final model with k = 0.5, "auto", and the best of a grid.
+`q`: the problems of bench_audit.py with 3 and 10 classes; test accuracy and average precision with q = 0.7,
+"auto", and the best of a grid. "Best of a grid" is chosen by TEST labels, which nobody has: it says what is
+left to gain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import bench_audit
+import numpy as np
+from sklearn.metrics import average_precision_score
+
+from tolerant import NoisyLabelClassifier
+from tolerant.audit import find_suspects
+from tolerant.audit.learn import Learned, learn
+from tolerant.audit.plan import Settings, make_job
+from tolerant.audit.scoring import OutOfFold, out_of_fold
+from tolerant.data import NoisyDataset, load
+from tolerant.noise import corrupt, symmetric
+from tolerant.train.device import pick_device
+from tolerant.train.evaluate import predict_log_proba
+from tolerant.train.job import Job
+
+RATES = (0.1, 0.2, 0.4)
+K_GRID = (0.1, 0.3, 0.5, 0.7, 0.9)
+Q_GRID = (0.1, 0.3, 0.5, 0.7, 0.9)
+Row = dict[str, Any]
+
+
+def transition(kind: str, rate: float) -> np.ndarray:
+    if kind == "uniform":
+        return symmetric(10, rate)
+    matrix = np.eye(10)
+    for label in range(0, 10, 2):
+        matrix[label, label], matrix[label, label + 1] = 1 - rate, rate
+    return matrix
+
+
+def noisy_digits(kind: str, rate: float, seed: int) -> NoisyDataset:
+    rows = load("digits")
+    return rows.with_given_labels(corrupt(rows.true_labels, transition(kind, rate), seed=seed).given_labels)
+
+
+def conditions(seeds: range) -> Iterator[tuple[str, float, int]]:
+    for seed in seeds:
+        for kind in ("uniform", "class-dependent"):
+            for rate in RATES:
+                yield kind, rate, seed
+
+
+def fold_probs(rows: NoisyDataset, seed: int) -> np.ndarray:
+    """What `learn` scores the rows by, without its final training."""
+    device = pick_device("auto")
+
+    def job(part: NoisyDataset, weight: np.ndarray | None, name: str) -> Job:
+        return make_job(part, Settings(seed=seed), device, k=0.5, sample_weight=weight, name=name)
+
+    return out_of_fold(rows, job, folds=5, seed=seed, device=device).probs
+
+
+def measure_rate(seeds: range) -> Iterator[Row]:
+    for kind, rate, seed in conditions(seeds):
+        rows = noisy_digits(kind, rate, seed)
+        found = find_suspects(rows.given_labels, fold_probs(rows, seed), seed=seed).noise_rate
+        yield {
+            "what": "rate",
+            "kind": kind,
+            "rate": rate,
+            "seed": seed,
+            "realised": float(rows.flipped.mean()),
+            "estimate": found.estimate,
+            "low": found.low,
+            "high": found.high,
+        }
+
+
+def measure_k(seeds: range) -> Iterator[Row]:
+    test = load("digits", split="test")
+    for kind, rate, seed in conditions(seeds):
+        rows = noisy_digits(kind, rate, seed)
+        first = learn(rows, Settings(seed=seed, k="auto"), folds=5, progress="quiet")
+        # The folds are the same for every k: trained once.
+        scored = OutOfFold(first.probs, np.ones(len(rows), bool))
+        accuracy = {}
+        for k in K_GRID:
+            with patch("tolerant.audit.learn.out_of_fold", lambda *_, scored=scored, **__: scored):
+                learned = learn(rows, Settings(seed=seed, k=k), folds=5, progress="quiet")
+            accuracy[k] = test_accuracy(learned, test)
+        yield {
+            "what": "k",
+            "kind": kind,
+            "rate": rate,
+            "seed": seed,
+            "k_auto": first.k,
+            "fixed": accuracy[0.5],
+            "auto": test_accuracy(first, test),
+            "best": max(accuracy.values()),
+        }
+
+
+def test_accuracy(learned: Learned, test: NoisyDataset) -> float:
+    log_probs = predict_log_proba(
+        learned.result.model, test, learned.result.preprocess, device=pick_device("auto")
+    )
+    return float((log_probs.argmax(axis=1) == test.true_labels).mean())
+
+
+def measure_q(seeds: range) -> Iterator[Row]:
+    for seed in seeds:
+        for name in ("table", "digits"):
+            problem = bench_audit.PROBLEMS[name](seed)
+            wrong = problem.given_labels != problem.true_labels
+            accuracy, precision = {}, {}
+            for q in (*Q_GRID, "auto"):
+                model = NoisyLabelClassifier(q=q, random_state=seed).fit(problem.inputs, problem.given_labels)
+                accuracy[q] = model.score(problem.test_inputs, problem.test_labels)
+                precision[q] = float(average_precision_score(wrong, -model.suspects_.p_right))
+            for what, values in (("q-accuracy", accuracy), ("q-precision", precision)):
+                yield {
+                    "what": what,
+                    "kind": name,
+                    "rate": round(float(wrong.mean()), 3),
+                    "seed": seed,
+                    "fixed": values[0.7],
+                    "auto": values["auto"],
+                    "best": max(values[q] for q in Q_GRID),
+                }
+
+
+def summary(rows: list[Row]) -> None:
+    groups: dict[tuple[str, str, float], list[Row]] = defaultdict(list)
+    for row in rows:
+        rate = row["rate"] if row["kind"] in ("uniform", "class-dependent") else 0.0
+        groups[row["what"], row["kind"], rate].append(row)
+    print("noise rate: share of seeds whose interval holds the drawn rate; mean error and width, in points")
+    for (what, kind, rate), own in groups.items():
+        if what == "rate":
+            inside = np.mean([row["low"] <= row["realised"] <= row["high"] for row in own])
+            error = 100 * np.mean([row["estimate"] - row["realised"] for row in own])
+            width = 100 * np.mean([row["high"] - row["low"] for row in own])
+            print(f"{kind:<16} {rate:.1f}  {inside:4.0%} of {len(own)}  {error:+5.1f}  {width:5.1f}")
+    print("\nfixed (k 0.5, q 0.7), auto, best of the grid by test labels; mean over seeds, in %")
+    for (what, kind, rate), own in groups.items():
+        if what != "rate":
+            means = [100 * np.mean([row[name] for row in own]) for name in ("fixed", "auto", "best")]
+            numbers = "  ".join(f"{mean:6.2f}" for mean in means)
+            print(f"{what:<12} {kind:<16} {f'{rate:.1f}' if rate else '':<4}  {numbers}  ({len(own)} seeds)")
+
+
+MEASURES = {"rate": measure_rate, "k": measure_k, "q": measure_q}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=[*MEASURES, "summary"])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True, help="rows are appended here, a JSON line each")
+    arguments = parser.parse_args()
+    if arguments.what == "summary":
+        summary([json.loads(line) for line in arguments.out.read_text().splitlines()])
+        return
+    warnings.simplefilter("ignore")
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    for row in MEASURES[arguments.what](seeds):
+        plain = {name: round(v, 4) if isinstance(v, float) else v for name, v in row.items()}
+        with arguments.out.open("a") as file:
+            file.write(json.dumps(plain) + "\n")
+        print(plain, flush=True)
+
+
+if __name__ == "__main__":
+    main()
