@@ -284,7 +284,8 @@ def bench_gpu(models: list[str], rounds: int, steps: int, compile: bool, runs: l
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {BATCH}, cross entropy, SGD")
     product, copy = ceilings()
     print(f"ceilings in this run: bf16 product 8192^3 {product:.0f} TFLOP/s, copy {copy:.2f} TB/s")
-    results: dict[str, Any] = {"product_tflops": product, "copy_tb_s": copy}
+    results: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    results |= {"product_tflops": product, "copy_tb_s": copy}
     for name in models:
         data = random_rows(name, (steps + 1) * BATCH)
         fast = partial(ours, name, data, "cuda", steps=steps)

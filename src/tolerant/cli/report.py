@@ -120,7 +120,7 @@ def _save(figure: Figure, folder: Path, name: str) -> Path:
 
 def _fill(docs: Path, store: Store) -> None:
     from tolerant.files import write_atomic
-    from tolerant.report import brief
+    from tolerant.report import brief, speed
     from tolerant.report.document import fill
     from tolerant.report.rows import select
     from tolerant.report.table import lines
@@ -128,8 +128,8 @@ def _fill(docs: Path, store: Store) -> None:
     def block(name: str) -> str:
         if name == "table1-brief":
             return brief.table1(select(store, "table1"))
-        if name in ("bench-audit", "bench-prune"):
-            return (brief.audit if name == "bench-audit" else brief.prune)(Path(store.folder))
+        if name in (benches := brief.BENCHES | speed.BENCHES):
+            return benches[name](Path(store.folder))
         if name in ("figure1", "figure2", "pruning"):
             path = _save(_figure(store, name, ""), docs.parent / "figures", name)
         elif name.endswith("-differences"):

@@ -49,12 +49,12 @@ def table1(rows: Sequence[Row]) -> str:
         "Clean test accuracy in per cent at the epoch of best noisy-validation accuracy, "
         "mean ± sample standard deviation over runs; in brackets the paper's."
     )
-    return f"{_markdown(head, body, 3)}\n\n{note} {cost(shown)}."
+    return f"{markdown(head, body, 3)}\n\n{note} {cost(shown)}."
 
 
 def audit(results: Path) -> str:
     """Three ways to find wrong labels, from the rows of `benchmarks/bench_audit.py`."""
-    rows = _read(results / "bench" / "audit.jsonl")
+    rows = read_rows(results / "bench" / "audit.jsonl")
     if not rows:
         return "No stored rows yet."
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -71,7 +71,7 @@ def audit(results: Path) -> str:
             line += [_number(means.get(way), 1) for way in AUDIT_METHODS]
         body.append([*line, str(len(some))])
     columns = [f"{what}: {name}" for what in ("accuracy", "ranking") for name in AUDIT_METHODS.values()]
-    text = _markdown(["data", "rows", "wrong", *columns, "seeds"], body, 1)
+    text = markdown(["data", "rows", "wrong", *columns, "seeds"], body, 1)
     machines = sorted({row["hardware"] for row in rows if "hardware" in row})
     return text + (f"\n\nOn {', '.join(machines)}." if machines else "")
 
@@ -89,14 +89,18 @@ def prune(results: Path) -> str:
             f"{row['shuffled_ns_per_row']:.0f}",
             f"{row['update_128_us']:.0f}",
         ]
-        for row in _read(results / "bench" / "prune.jsonl")
+        for row in read_rows(results / "bench" / "prune.jsonl")
     ]
     head = ["rows", "state, bytes a row", "resident, bytes a row", "build, s", "all rows once, s"]
     head += ["ns a row, in order", "ns a row, 10⁶ at random", "128 rows, µs"]
-    return _markdown(head, body, 0) if body else "No stored rows yet."
+    return markdown(head, body, 0) if body else "No stored rows yet."
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+BENCHES = {"bench-audit": audit, "bench-prune": prune}
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON Lines file; none where there is no file."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
@@ -106,6 +110,7 @@ def _number(value: Summary | None, digits: int = 2) -> str:
     return f"{value.mean:.{digits}f}" + ("" if value.std is None else f" ± {value.std:.{digits}f}")
 
 
-def _markdown(head: Sequence[str], body: Sequence[Sequence[str]], left: int) -> str:
+def markdown(head: Sequence[str], body: Sequence[Sequence[str]], left: int) -> str:
+    """A table whose first columns are aligned to the left, the others to the right."""
     align = ["---"] * left + ["---:"] * (len(head) - left)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, align, *body])
