@@ -22,7 +22,7 @@ def loss_cpu(results: Path) -> str:
     body = []
     for row in found["results"]:
         copies = row["extra_copies"]
-        extra = f"{copies['ours']:.2f}, {copies['cross_entropy']:.2f}" if copies else ""
+        extra = f"{copies['tolerant']:.2f}, {copies['cross_entropy']:.2f}" if copies else ""
         faster = row["faster_than"]
         shape = f"{row['shape'][0]} x {row['shape'][1]}"
         body.append(
