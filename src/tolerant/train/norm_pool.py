@@ -88,4 +88,4 @@ def _channels(values: Tensor) -> Tensor:
 
 
 def _sum(x: Tensor) -> Tensor:
-    return x.permute(0, 2, 3, 1).flatten(0, 2).sum(0)  # a matrix as channels-last lies: 20 times as fast
+    return x.permute(0, 2, 3, 1).flatten(0, 2).sum(0)  # a matrix, as channels-last lies
