@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from tolerant.experiment.store import Store
+    from tolerant.experiment.store import Row, Store
     from tolerant.report.table import Line
 
 
@@ -52,7 +52,8 @@ def report(
     elif name is None:
         raise typer.BadParameter(f"name one of {', '.join(Report)}, or pass --docs")
     elif name in (Report.figure1, Report.figure2, Report.pruning):
-        typer.echo(_save(_figure(store, name.value, changed), out or Path(), name.value))
+        rows = _figure_rows(store, name.value, changed)
+        typer.echo(_save(_figure(store, name.value, rows), out or Path(), name.value))
     else:
         _report_table(store, name.value, changed, out)
 
@@ -85,23 +86,24 @@ def _text(store: Store, name: str, changed: str) -> str:
     return f"{markdown(table)}\n\n{legend(table)} {cost(rows)}."
 
 
-def _figure(store: Store, name: str, changed: str) -> Figure:
-    from tolerant.report import figure
+def _figure_rows(store: Store, name: str, changed: str) -> list[Row]:
     from tolerant.report.rows import select
 
-    if name == "pruning":
-        rows = [
-            row for part in ("table1", "table2", "cifar-n") for row in select(store, part, changed=changed)
-        ]
-        return figure.pruning(store, rows)
-    rows = select(store, name, changed=changed)
-    return (figure.figure1 if name == "figure1" else figure.figure2)(store, rows)
+    parts = ("table1", "table2", "cifar-n") if name == "pruning" else (name,)
+    return [row for part in parts for row in select(store, part, changed=changed)]
+
+
+def _figure(store: Store, name: str, rows: list[Row]) -> Figure:
+    from tolerant.report import figure
+
+    draw = {"pruning": figure.pruning, "figure1": figure.figure1, "figure2": figure.figure2}[name]
+    return draw(store, rows)
 
 
 def _differences(table: list[Line], name: str) -> Figure:
     from tolerant.report import figure
 
-    title = f"{name}: ours minus the paper, 95 % intervals (wide ones leave their panel)"
+    title = f"{name}: ours minus the paper, 95 % intervals\n(wide ones leave their panel)"
     return figure.differences(table, title)
 
 
@@ -131,13 +133,17 @@ def _fill(docs: Path, store: Store) -> None:
         if name in (benches := brief.BENCHES | speed.BENCHES):
             return benches[name](Path(store.folder))
         if name in ("figure1", "figure2", "pruning"):
-            path = _save(_figure(store, name, ""), docs.parent / "figures", name)
+            rows = _figure_rows(store, name, "")
+            drawn = _figure(store, name, rows) if rows else None
         elif name.endswith("-differences"):
             name = name.removesuffix("-differences")
             table = lines(select(store, name), name)
-            path = _save(_differences(table, name), docs.parent / "figures", name)
+            drawn = _differences(table, name) if table else None
         else:
             return _text(store, name, "")
+        if drawn is None:
+            return "No stored rows yet."
+        path = _save(drawn, docs.parent / "figures", name)
         return f"![{name}](figures/{path.name})"
 
     write_atomic(docs, fill(docs.read_text("utf-8"), block))
