@@ -135,6 +135,21 @@ def test_not_a_number_is_not_hidden():
     assert fused(norm, x, None).isnan().all()
 
 
+@on_device
+def test_scoring_without_gradients(monkeypatch):
+    monkeypatch.setattr(norm_module, "_fusable", lambda x, residual: True)
+    norm = BatchNorm(16).to(DEVICE).eval()
+    generator = torch.Generator().manual_seed(0)
+    x, other = (torch.randn(3, 16, 5, 4, generator=generator).to(DEVICE) for _ in range(2))
+    with torch.no_grad():
+        for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+            tensor.copy_(torch.rand(16, generator=generator) + 0.5)
+        x = x.to(memory_format=torch.channels_last)
+        found = norm(x, other)
+    expected = (nn.BatchNorm2d.forward(norm, x) + other).relu()
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["resnet18", "cnn8"])
 def test_a_network_is_as_near_the_truth_as_with_torchs(name, monkeypatch):

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 class BatchNorm(nn.BatchNorm2d):
     """``relu(batch_norm(x) + residual)``; the weights and statistics are torch's, by the same names.
 
-    Training on a GPU, on channels-last tensors, runs in Triton kernels with sums in fp32; all else in
-    torch's own operations.
+    On a GPU, on channels-last tensors, training and scoring without gradients run in Triton kernels with
+    sums in fp32; all else in torch's own operations.
 
     >>> norm = BatchNorm(3)
     >>> bool((norm(torch.randn(2, 3, 4, 4)) >= 0).all())
@@ -36,9 +36,15 @@ class BatchNorm(nn.BatchNorm2d):
         return f"{super().extra_repr()}, relu={self.relu}"
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        out: Tensor
         if self.training and _fusable(x, residual):
-            out: Tensor = _Fused.apply(x, residual, self.weight, self.bias, self)
+            out = _Fused.apply(x, residual, self.weight, self.bias, self)
             return out
+        if not torch.is_grad_enabled() and _fusable(x, residual):
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            stats = torch.stack([self.running_mean, (self.running_var + self.eps).rsqrt()])
+            return _apply(x, residual, stats, self)
         out = super().forward(x)
         if residual is not None:
             out = out + residual
@@ -70,6 +76,23 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def _apply(x: Tensor, residual: Tensor | None, stats: Tensor, norm: BatchNorm) -> Tensor:
+    """``relu((x - stats[0]) * stats[1] * weight + bias + residual)`` in one pass."""
+    from tolerant.train import norm_kernels
+
+    channels = x.shape[1]
+    m = x.numel() // channels
+    if residual is not None:
+        residual = residual.contiguous(memory_format=torch.channels_last)
+    y = torch.empty_like(x)
+    cut = _cut(m, channels)
+    with torch.cuda.device_of(x):
+        norm_kernels.apply_kernel[cut.each_grid](
+            x, residual, y, stats, norm.weight, norm.bias, m, C=channels, RELU=norm.relu, **cut.each
+        )
+    return y
+
+
 class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -79,9 +102,6 @@ class _Fused(torch.autograd.Function):
 
         channels = x.shape[1]
         m = x.numel() // channels
-        if residual is not None:
-            residual = residual.contiguous(memory_format=torch.channels_last)
-        y = torch.empty_like(x)
         stats = torch.empty(2, channels, device=x.device)
         cut = _cut(m, channels)
         tickets = norm.tickets()
@@ -90,9 +110,7 @@ class _Fused(torch.autograd.Function):
                 x, cut.partial(x), tickets, stats, norm.running_mean, norm.running_var,
                 norm.num_batches_tracked, m, norm.eps, norm.momentum, C=channels, **cut.sums,
             )  # fmt: skip
-            norm_kernels.apply_kernel[cut.each_grid](
-                x, residual, y, stats, weight, bias, m, C=channels, RELU=norm.relu, **cut.each
-            )
+        y = _apply(x, residual, stats, norm)
         ctx.save_for_backward(x, None if residual is None else y, stats, weight, bias)
         ctx.relu, ctx.tickets, ctx.cut = norm.relu, tickets, cut
         return y
