@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from interpreted import DEVICE, from_outside, on_device, run_interpreted
 from torch import Tensor, nn
 
 from tolerant.train import norm as norm_module
 from tolerant.train.models import build
 from tolerant.train.norm import BatchNorm
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cpu" if INTERPRETED else "cuda"
-on_device = pytest.mark.skipif(False, reason="") if INTERPRETED else pytest.mark.gpu
 
-
-@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's run")
+@from_outside
 def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider"],
-        env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
-    assert " passed" in run.stdout
+    run_interpreted(__file__)
 
 
 def fused(norm: BatchNorm, x: Tensor, residual: Tensor | None) -> Tensor:
@@ -168,7 +151,7 @@ def test_a_network_is_as_near_the_truth_as_with_torchs(name, monkeypatch):
     assert errors["fused"] < 0.01 * float(found["exact"].norm())
 
 
-@pytest.mark.skipif(INTERPRETED, reason="plain torch")
+@from_outside
 def test_on_a_cpu_it_is_torchs_own():
     norm, x, other = BatchNorm(5), torch.randn(3, 5, 4, 4), torch.randn(3, 5, 4, 4)
     reference = copy.deepcopy(norm)

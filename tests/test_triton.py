@@ -1,18 +1,11 @@
-"""The Triton kernels against the plain path: on a GPU, or in Triton's interpreter on the CPU.
-
-Triton decides at import whether it interprets, so the CPU run is a process of its own.
-"""
+"""The Triton kernels against the plain path: on a GPU, or in Triton's interpreter on the CPU."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from interpreted import DEVICE, INTERPRETED, from_outside, on_device, run_interpreted
 from torch import Tensor
 
 from tolerant.losses import triton_kernels
@@ -22,9 +15,6 @@ from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
 from tolerant.losses.triton_kernels import Call, Plan, launch, phi_loss
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cpu" if INTERPRETED else "cuda"
-on_device = pytest.mark.skipif(False, reason="") if INTERPRETED else pytest.mark.gpu
 gpu_only = pytest.mark.gpu
 
 HYPER = {
@@ -57,19 +47,9 @@ PLANS = {
 }
 
 
-@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's run")
+@from_outside
 def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider"],
-        env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
-    assert " passed" in run.stdout
+    run_interpreted(__file__)
 
 
 @pytest.fixture(params=PLANS)

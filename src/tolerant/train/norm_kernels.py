@@ -14,6 +14,13 @@ import triton.language as tl
 
 
 @triton.jit
+def _tile(start, cols, inside, m, C: tl.constexpr, ROWS: tl.constexpr):
+    """Which elements of the rows from `start` on exist, and where."""
+    rows = start + tl.arange(0, ROWS)
+    return (rows < m)[:, None] & inside[None, :], rows.to(tl.int64)[:, None] * C + cols[None, :]
+
+
+@triton.jit
 def _is_last(tickets, parts):
     """Whether all programs of this block of channels have stored their sums; the ticket goes back to 0."""
     tl.debug_barrier()
@@ -53,9 +60,8 @@ def statistics_kernel(
     first = tl.zeros([ROWS, COLS], tl.float32)
     second = tl.zeros([ROWS, COLS], tl.float32)
     for start in range(tl.program_id(0) * ROWS, m, parts * ROWS):
-        rows = start + tl.arange(0, ROWS)
-        mask = (rows < m)[:, None] & inside[None, :]
-        value = tl.load(x + rows.to(tl.int64)[:, None] * C + cols[None, :], mask=mask, other=0.0)
+        mask, at = _tile(start, cols, inside, m, C, ROWS)
+        value = tl.load(x + at, mask=mask, other=0.0)
         far = tl.where(mask, value.to(tl.float32) - pivot[None, :], 0.0)
         first += far
         second += far * far
@@ -94,11 +100,9 @@ def apply_kernel(
     C: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """y = relu((x - mean) / deviation * weight + bias + residual)."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
     inside = cols < C
-    mask = (rows < m)[:, None] & inside[None, :]
-    at = rows.to(tl.int64)[:, None] * C + cols[None, :]
+    mask, at = _tile(tl.program_id(0) * ROWS, cols, inside, m, C, ROWS)
     _, _, _, value = _affine(x, at, mask, stats, weight, bias, cols, inside, C)
     if residual is not None:
         value += tl.load(residual + at, mask=mask, other=0.0).to(tl.float32)
@@ -119,9 +123,7 @@ def sums_kernel(
     first = tl.zeros([ROWS, COLS], tl.float32)
     second = tl.zeros([ROWS, COLS], tl.float32)
     for start in range(tl.program_id(0) * ROWS, m, parts * ROWS):
-        rows = start + tl.arange(0, ROWS)
-        mask = (rows < m)[:, None] & inside[None, :]
-        at = rows.to(tl.int64)[:, None] * C + cols[None, :]
+        mask, at = _tile(start, cols, inside, m, C, ROWS)
         far, _, _, value = _affine(x, at, mask, stats, weight, bias, cols, inside, C)
         g = tl.load(dy + at, mask=mask, other=0.0)
         if RELU:
@@ -149,11 +151,9 @@ def input_kernel(
     C: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of x. With RELU, g has not passed it yet."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
     inside = cols < C
-    mask = (rows < m)[:, None] & inside[None, :]
-    at = rows.to(tl.int64)[:, None] * C + cols[None, :]
+    mask, at = _tile(tl.program_id(0) * ROWS, cols, inside, m, C, ROWS)
     far, inverse, scale, value = _affine(x, at, mask, stats, weight, bias, cols, inside, C)
     passed = tl.load(g + at, mask=mask, other=0.0).to(tl.float32)
     if RELU:
