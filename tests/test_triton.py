@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tolerant.losses import triton_kernels
 from tolerant.losses.fused import plain_phi_rows
+from tolerant.losses.linear import linear_lq_loss
 from tolerant.losses.log_prob import log_p_y
 from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
@@ -234,6 +235,36 @@ def test_gradient_in_place_of_the_logits(kind: str) -> None:
     same = launch(call, z, y, grad=z, plan=triton_kernels.plan_for(300, 4))
     assert torch.equal(loss, same)
     assert torch.equal(z, apart)
+
+
+@on_device
+@pytest.mark.parametrize("num_classes", [3, 300, 20000])
+def test_rows_move(num_classes: int) -> None:
+    rows = torch.randn(6, num_classes, device=DEVICE)
+    source = torch.tensor([0, 5, 2, 4, 4, 5], device=DEVICE)
+    expected = rows[source]
+    assert torch.equal(triton_kernels.move_rows_(rows, source), expected)
+
+
+@on_device
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.6, 1.0])
+def test_only_live_rows_in_the_linear_layers_gradients(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_kernels, "available", lambda *_: True)  # also in the interpreter
+    g = torch.Generator().manual_seed(0)
+    n, c = 700, 40
+    weight = torch.eye(c, dtype=torch.float64, device=DEVICE).requires_grad_()
+    labels = torch.randint(c, (n,), generator=g).to(DEVICE)
+    live = (torch.rand(n, generator=g) < share).to(DEVICE)
+    hidden = 0.01 * torch.randn(n, c, generator=g, dtype=torch.float64).to(DEVICE)
+    hidden[live, labels[live]] += 6.0
+    hidden.requires_grad_()
+    inputs = [hidden, weight]
+    truth = torch.autograd.grad(plain(hidden @ weight.t(), labels, "truncated-lq"), inputs)
+    loss = linear_lq_loss(hidden, weight, labels, chunk_rows=256, **HYPER["truncated-lq"])
+    got = torch.autograd.grad(loss, inputs)
+    for a, b in zip(got, truth, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-14)
+    assert torch.equal(got[0].any(1), live)
 
 
 @on_device

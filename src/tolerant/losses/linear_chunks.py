@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,8 +97,12 @@ def sweep(
 
 
 def _room(size: int, num_held: int) -> int:
-    """How many rows to take next, in whole tiles of the products; 0 where too few are left to be worth it."""
-    return size if num_held == 0 else (size - num_held) // 128 * 128
+    """How many rows to take next, in whole tiles of the products; 0 where too few are left to be worth it.
+
+    Few rows wait for the layer to be read: on an H200 128 take 0.27 ms, 1024 take 1.36 ms.
+    """
+    left = size - num_held
+    return size if num_held == 0 else left // 128 * 128 if 4 * left >= size else 0
 
 
 def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want: bool) -> Tensor:
@@ -125,17 +128,23 @@ def _gather_live(grad: Tensor, labels: Tensor) -> Tensor:
 
     The label's entry is minus the sum of the others, all of one sign: where it is 0 the row is.
     """
-    live = (grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0).cpu().numpy()
-    index = np.flatnonzero(live)  # in numpy: the device waits, and torch takes four times as long
-    # The last live rows fill the gaps before them: read here, written there, never both.
-    gaps = np.flatnonzero(~live[: len(index)])
-    moved = index[len(index) - len(gaps) :]
-    origin = np.arange(len(index))
-    origin[gaps] = moved
-    sizes = [len(gaps), len(moved), len(origin)]
-    to, of, origins = torch.from_numpy(np.concatenate([gaps, moved, origin])).to(grad.device).split(sizes)
-    grad.index_copy_(0, to, grad.index_select(0, of))
-    return origins
+    live = grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0
+    rank = live.cumsum(0)
+    # The last live row takes the first dead row's place, and so on: read here, written there, never both.
+    row = torch.arange(len(grad), device=grad.device)
+    in_place = live | (row >= rank[-1])
+    source = torch.where(in_place, row, torch.searchsorted(rank, rank[-1] + rank - row))
+    # The host waits for this number alone, and comes back while the rows still move.
+    num_live = rank[-1].to("cpu", non_blocking=True)
+    counted = torch.cuda.current_stream(grad.device).record_event() if grad.is_cuda else None
+    if triton_kernels.available(grad):
+        triton_kernels.move_rows_(grad, source)
+    else:
+        to = in_place.logical_not().nonzero().squeeze(1)
+        grad[to] = grad[source[to]]
+    if counted is not None:
+        counted.synchronize()
+    return source[: int(num_live)]
 
 
 class _WeightGrad:

@@ -215,6 +215,20 @@ def scale_(grad: Tensor, upstream: Tensor) -> Tensor:
     return grad
 
 
+def move_rows_(rows: Tensor, source: Tensor) -> Tensor:
+    """``rows[i] = rows[source[i]]`` in place, on the device; no row may be both read and written."""
+    from tolerant.losses import triton_rows
+
+    n, num_classes = rows.shape
+    cols = min(_power_of_2(num_classes), 8192)
+    parts = min(-(-num_classes // cols), 4)  # several programs a row, or few rows would move slowly
+    with torch.cuda.device_of(rows):
+        triton_rows.move_rows_kernel[(n, parts)](
+            rows, source, STRIDE=rows.stride(0), C=num_classes, COLS=cols, num_warps=8
+        )
+    return rows
+
+
 class _PhiLoss(torch.autograd.Function):
     @staticmethod
     def forward(
