@@ -25,6 +25,13 @@ class RateInterval:
     included, and so holds unless the model believes more wrong labels than it doubts right ones. A weak
     model gives a wide interval.
 
+    Measured on digits with uniform noise of 10, 20 and 40 % and class-dependent noise of 5, 10 and 20 % of
+    all labels (results/bench/rate.jsonl): the drawn rate lies inside in 48 of 48 runs on seeds first used
+    then, and in 48 of 48 on those that had led to this upper end (the confident joint, in its place,
+    was too low in 2 of 6 of the last noise). So it is wider than its level asks for, 6 to 18 points. The
+    estimate is within half a point on average, but 6 points too low in that last noise, where 40 % of every
+    second class carry the next one's label.
+
     The 0.6 was chosen on digits, Fashion-MNIST and CIFAR-10N, with an L_q network and out of fold. Not
     covered are mistakes that follow from the inputs, such as labels made by keyword rules (TREC): the
     model learns them, no prediction shows them, and the estimate is far too low.
