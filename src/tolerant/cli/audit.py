@@ -31,10 +31,9 @@ def audit(
 ) -> None:
     """List doubtful labels and write the page to review them.
 
-    Of a run: from its stored predictions, in seconds. Of data: trains first, as `tolerant train` does.
+    Of a run: from its stored predictions, in seconds. Of data: trains first, as `tolerant train` does,
+    over several processes too (torchrun --nproc-per-node N -m tolerant audit ...).
     """
-    from tolerant import __version__
-    from tolerant.audit.own_data import train_source
     from tolerant.audit.plan import Settings
     from tolerant.audit.run_folder import load_run, load_suspects, write_review
     from tolerant.files import read_json
@@ -52,15 +51,8 @@ def audit(
             min_per_class=min_per_class,
         )
         out = out or Path("audit")
-        settings = Settings(seed=seed)
-        dataset, learned = train_source(
-            rows,
-            out,
-            settings,
-            version=__version__,
-            labels=labels or (),
-            folds=folds,
-            device=device,
+        dataset, learned = own.train(
+            rows, out, Settings(seed=seed), device=device, labels=labels or (), folds=folds
         )
         if limit != 5_000:
             write_review(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,9 @@ import typer
 if TYPE_CHECKING:
     from tolerant.audit import Suspects
     from tolerant.audit.learn import Learned
+    from tolerant.audit.plan import Settings
     from tolerant.audit.source import Source
+    from tolerant.data.dataset import NoisyDataset
 
 SourceArgument = Annotated[
     str, typer.Argument(help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, Parquet or NPZ.")
@@ -43,6 +46,23 @@ def make_source(name: str, **options: Any) -> Source:
 
     given = {key: value for key, value in options.items() if value is not None and value != []}
     return Source(name, given)
+
+
+def train(
+    source: Source, out: Path, settings: Settings, *, device: str, **options: Any
+) -> tuple[NoisyDataset, Learned]:
+    """`train_source`, shared by the ranks of torchrun; those that have nothing to say leave here."""
+    from tolerant import __version__
+    from tolerant.audit.own_data import train_source
+    from tolerant.train import distributed
+
+    with distributed.join(device) as ranks, warnings.catch_warnings():
+        if ranks.rank:
+            warnings.simplefilter("ignore")  # rank 0 gives the same ones
+        found = train_source(source, out, settings, version=__version__, device=device, **options)
+    if ranks.rank:
+        raise typer.Exit
+    return found
 
 
 def print_training(learned: Learned) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -46,10 +45,7 @@ def train(
 
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
-    from tolerant import __version__
-    from tolerant.audit.own_data import train_source
     from tolerant.audit.plan import Settings
-    from tolerant.train import distributed
 
     rows = own.make_source(
         source,
@@ -71,23 +67,12 @@ def train(
         from tolerant.adapters.tensorboard import TensorBoardLog
 
         callbacks.append(TensorBoardLog(tensorboard))
-    with distributed.join(device) as ranks, warnings.catch_warnings():
-        if ranks.rank:
-            warnings.simplefilter("ignore")  # rank 0 gives the same ones
-        _, learned = train_source(
-            rows,
-            out,
-            settings,
-            version=__version__,
-            labels=labels or (),
-            folds=folds,
-            device=device,
-            callbacks=callbacks,
-        )
-    if ranks.rank == 0:
-        own.print_training(learned)
-        own.print_summary(learned.suspects, out, rows, labels or ())
-        typer.echo(f"Label new rows: tolerant predict {out} DATA")
+    _, learned = own.train(
+        rows, out, settings, device=device, labels=labels or (), folds=folds, callbacks=callbacks
+    )
+    own.print_training(learned)
+    own.print_summary(learned.suspects, out, rows, labels or ())
+    typer.echo(f"Label new rows: tolerant predict {out} DATA")
 
 
 def _read(option: str, word: str) -> float | Literal["auto"]:
