@@ -39,7 +39,7 @@ def available(logits: Tensor, sample_weight: Tensor | None = None) -> bool:
         and logits.numel() > 0
         and not (sample_weight is not None and sample_weight.requires_grad)
         and not torch._C._are_functorch_transforms_active()
-        and _gpu_can(logits.device)
+        and gpu_can(logits.device)
     )
 
 
@@ -287,7 +287,8 @@ def _plain_grad(
 
 
 @functools.cache
-def _gpu_can(device: torch.device) -> bool:
+def gpu_can(device: torch.device) -> bool:
+    """Whether the kernels run there: Triton, and a GPU of compute capability 8.0 or newer."""
     has_triton = importlib.util.find_spec("triton") is not None
     return has_triton and torch.cuda.get_device_capability(device) >= (8, 0)
 

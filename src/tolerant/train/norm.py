@@ -7,12 +7,13 @@ Between the convolutions of a ResNet lie a batch norm, an addition and a ReLU. O
 from __future__ import annotations
 
 import functools
-import importlib.util
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from tolerant.losses.triton_kernels import gpu_can
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -67,13 +68,8 @@ def _fusable(x: Tensor, residual: Tensor | None) -> bool:
         and (residual is None or (residual.dtype, residual.shape) == (x.dtype, x.shape))
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
-        and _has_triton()
+        and gpu_can(x.device)
     )
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
 
 
 def _apply(x: Tensor, residual: Tensor | None, stats: Tensor, norm: BatchNorm) -> Tensor:
