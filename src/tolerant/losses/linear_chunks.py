@@ -99,7 +99,7 @@ def sweep(
 def _room(size: int, num_held: int) -> int:
     """How many rows to take next, in whole tiles of the products; 0 where too few are left to be worth it.
 
-    Few rows wait for the layer to be read: on an H200 128 take 0.27 ms, 1024 take 1.36 ms.
+    Few rows wait for the layer to be read: a product of 128 takes more than an eighth of one of 1024.
     """
     left = size - num_held
     return size if num_held == 0 else left // 128 * 128 if 4 * left >= size else 0
