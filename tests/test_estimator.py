@@ -64,6 +64,16 @@ def test_it_learns_the_truth_and_ranks_the_wrong_labels_first(blobs, fitted):
     assert fitted.k_ == 0.5
 
 
+def test_a_model_that_doubts_most_labels_prunes_none():
+    """Ten classes that the features say nothing of: no p_y is above k, and no doubt is evidence."""
+    rng = np.random.default_rng(0)
+    X, given = rng.normal(size=(300, 2)), rng.integers(0, 10, 300)
+    model = quick(folds=0, epochs=6).fit(X, given)
+    assert (model.p_y_ <= model.k_).mean() > 0.5
+    assert model.kept_.all()
+    assert model.history_[-1]["kept_fraction"] == 1.0
+
+
 def test_out_of_fold_scores_do_not_believe_memorised_labels():
     """A network that learns every label by heart still doubts the wrong ones, out of fold."""
     rng = np.random.default_rng(0)

@@ -163,6 +163,28 @@ def test_pruning_keeps_what_the_best_model_so_far_believes():
     assert last["prune_recall"] == pytest.approx((~after.kept)[wrong].mean())
 
 
+@pytest.mark.parametrize(("at_most", "prunes"), [(1.0, True), (0.6, True), (0.5, False)])
+def test_a_round_that_would_prune_too_many_is_left_out(at_most, prunes):
+    """Of 297 rows 178, a share of 0.599, lie at or below k."""
+    recipe, prune = quick(epochs=10), PruneSchedule(10, 1, 0.5)
+    job = Job(dataset=table(), model="mlp", loss="lq", recipe=recipe, prune=prune)
+    scoring = Run(job, CPU)
+    list(scoring.go())
+    list(scoring._prune())
+    prune = replace(prune, k=float(np.sort(scoring.pruner.p_y.numpy())[177]))
+    run = Run(replace(job, prune=prune, prune_at_most=at_most), CPU)
+    list(run.go())
+    list(run._prune())
+    assert run.pruner.num_kept == (119 if prunes else 297)
+    assert (run.pruned_at >= 0).sum() == 297 - run.pruner.num_kept
+
+
+@pytest.mark.parametrize("at_most", [0.0, 1.5, float("nan")])
+def test_prune_at_most_is_a_share(at_most):
+    with pytest.raises(ValueError, match=r"prune_at_most must be in \(0, 1\]; got"):
+        Run(Job(dataset=table(), model="mlp", loss="lq", recipe=quick(), prune_at_most=at_most), CPU)
+
+
 def test_pruned_rows_do_not_train():
     """Spoiling the inputs of the rows that get pruned changes nothing after pruning."""
     data = table()

@@ -34,7 +34,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         "auto" goes by the number of classes: 0.38 for two, 0.7 (the paper's) for ten, 0.83 for a hundred,
         all with the same bound on what noise can cost (:func:`tolerant.audit.plan.choose_q`).
     k : float in (0, 1) or "auto"
-        Rows with p_y of at most k are pruned. "auto" takes the out-of-fold p_y below which as many rows
+        Rows with p_y of at most k are pruned, unless they are more than half of the rows: then the model is
+        too weak to judge, and none are. "auto" takes the out-of-fold p_y below which as many rows
         lie as labels are estimated to be wrong (:func:`tolerant.audit.learn.learn`); no true label is used.
         On digits, one seed of each of six noises, no k from 0.1 to 0.9 changed the test accuracy
         (results/bench/rate.jsonl); where it was looked into, the epoch chosen came before the first pruning.

@@ -141,7 +141,7 @@ def learn(
     kept, pruned_at = np.ones(num_rows, bool), np.full(num_rows, -1)
     if job.prune is not None:
         # Validation rows and rows of weight 0 did not train: judged as they would have been.
-        kept = believed & (p_y > k)
+        kept = believed.copy() if result.kept.all() else believed & (p_y > k)
         pruned_at[~believed] = 0
         trained = used[result.train_index]
         kept[trained], pruned_at[trained] = result.kept, result.pruned_at

@@ -29,6 +29,9 @@ _STEPS = 1600  # updates after which small networks have learnt what they can fr
 # With fewer rows a tenth held out chooses by chance, and what a model doubts is no evidence yet.
 _LEAST_TO_VALIDATE = 100
 LEAST_TO_PRUNE = 50
+# Labels are taken to be mostly right: a model that doubts most of them is too weak to judge, and its
+# round of pruning is left out.
+_PRUNE_AT_MOST = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +119,7 @@ def make_job(
         loss_args={"q": q} if named and settings.loss in ("lq", TRUNCATED) else {},
         recipe=recipe,
         prune=PruneSchedule(third, max(1, epochs // 12), k) if pruned else None,
+        prune_at_most=_PRUNE_AT_MOST,
         sample_weight=sample_weight,
         name=name,
     )

@@ -47,6 +47,8 @@ class Job:
     loss: str | nn.Module
     recipe: Recipe = field(default_factory=Recipe)
     prune: PruneSchedule | None = None
+    prune_at_most: float = 1.0
+    """A round that would prune more than this share of the training rows is left out. 1 is the paper's."""
     transition: np.ndarray | Tensor | None = None
     validation: NoisyDataset | None = None
     test: NoisyDataset | None = None
@@ -93,6 +95,11 @@ class Job:
                 )
         if self.sample_weight is not None:
             _check_weight(self.sample_weight, len(self.dataset), train_index)
+        if not 0 < self.prune_at_most <= 1:
+            raise ValueError(
+                f"prune_at_most must be in (0, 1]; got {self.prune_at_most!r}. To train on all rows, use "
+                "prune=None."
+            )
         if self.checkpoint_every < 1:
             raise ValueError(f"checkpoint_every must be 1 or more; got {self.checkpoint_every!r}.")
 
@@ -155,9 +162,10 @@ class Job:
         named = isinstance(self.model, str)
         labels = hashlib.sha256(self.dataset.given_labels.tobytes()).hexdigest()
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
+        limit = {} if self.prune_at_most == 1 else {"at_most": self.prune_at_most}
         return {
             "recipe": self.recipe.to_dict(),
-            "prune": None if self.prune is None else asdict(self.prune),
+            "prune": None if self.prune is None else asdict(self.prune) | limit,
             "model": self.model if named else type(self.model).__name__,
             "model_args": {k: _plain(v) for k, v in self.model_args.items()},
             "loss": str(loss),

@@ -35,7 +35,8 @@ class Run:
     with its weights and batch-norm statistics as they were at its end. That model only decides which
     rows are kept: training goes on from the current weights, since the paper trains 120 epochs in one
     go, its learning rate falling at 40 and 80, and starts none of them again. Without validation rows
-    the current model scores.
+    the current model scores. A round that would prune more than ``job.prune_at_most`` of the rows is left
+    out, and all stay as they were.
     """
 
     def __init__(self, job: Job, device: torch.device, *, graph: bool | None = None) -> None:
@@ -180,6 +181,8 @@ class Run:
         if now is not None:
             self.weights.load(now)
         arrived = yield from Arriving(p_y).wait()
+        if np.mean(arrived.numpy() <= np.float32(self.pruner.k)) > self.job.prune_at_most:
+            return
         index = self.rows.ranks.share(np.arange(len(self.rows)))
         self.pruner.update(index, arrived[index])
         kept = self.pruner.kept.numpy()
