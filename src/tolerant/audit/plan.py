@@ -172,7 +172,7 @@ def _auto_model(dataset: NoisyDataset, shape: tuple[int, ...], device: torch.dev
     # 3,000 rows of it, 20 % wrong, one seed: 73.4 % in 6 s of processor time, the convolutional one 68.7 %
     # in 75 s. In colour it is the other way round: 33.0 and 43.5 % on 2,000 rows of CIFAR-10.
     # Known weakness: there, with class-dependent noise, cross entropy (44.9 %) beats the default (41.8 %)
-    # (30 epochs, seeds 20 to 22, results/bench/pictures_cpu.jsonl). A smaller q may mend it; on one seed it did.
+    # (30 epochs, seeds 20 to 22, pictures_cpu.jsonl). A smaller q may mend it: on one seed it did.
     if device.type == "cpu" and shape[2] == 1 and max(shape[:2]) <= 32:
         return "mlp"
     return "resnet18" if device.type == "cuda" and len(dataset) >= 20_000 else "small-cnn"
