@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tolerant.experiment.row import commit
 from tolerant.losses.linear import linear_lq_loss
 
 Q, K = 0.7, 0.5
@@ -162,7 +163,13 @@ def main() -> None:
     if not torch.cuda.is_available():
         raise SystemExit("needs a CUDA GPU")
     rows: list[dict[str, object]] = [
-        {"bench": "machine", "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+        {
+            "bench": "machine",
+            "gpu": torch.cuda.get_device_name(),
+            "torch": torch.__version__,
+            "rounds": a.rounds,
+            "commit": commit(),
+        }
     ]
     accuracy(rows)
     h, w, y = problem(a.rows, a.hidden, a.classes, live=1.0)

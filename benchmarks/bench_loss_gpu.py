@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tolerant.experiment.row import commit
 from tolerant.losses import triton_kernels
 from tolerant.losses.fused import plain_phi_rows
 from tolerant.losses.phi import PHI
@@ -255,7 +256,13 @@ def main() -> None:
         raise SystemExit("needs a CUDA GPU of compute capability 8.0 or newer, and Triton")
     torch.manual_seed(0)
     rows: list[dict[str, object]] = [
-        {"bench": "machine", "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+        {
+            "bench": "machine",
+            "gpu": torch.cuda.get_device_name(),
+            "torch": torch.__version__,
+            "rounds": arguments.rounds,
+            "commit": commit(),
+        }
     ]
     try:
         if arguments.tune:

@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from tolerant.data import load
 from tolerant.data.augment import augment, draw
 from tolerant.data.dataset import NoisyDataset
+from tolerant.experiment.row import commit
 from tolerant.train import Fleet, Job, Recipe, build
 from tolerant.train.run import Run
 
@@ -285,7 +286,7 @@ def bench_gpu(models: list[str], rounds: int, steps: int, compile: bool, runs: l
     product, copy = ceilings()
     print(f"ceilings in this run: bf16 product 8192^3 {product:.0f} TFLOP/s, copy {copy:.2f} TB/s")
     results: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-    results |= {"product_tflops": product, "copy_tb_s": copy}
+    results |= {"rounds": rounds, "commit": commit(), "product_tflops": product, "copy_tb_s": copy}
     for name in models:
         data = random_rows(name, (steps + 1) * BATCH)
         fast = partial(ours, name, data, "cuda", steps=steps)

@@ -80,9 +80,7 @@ def training(results: Path) -> str:
             share = rate * GFLOP[model] / 1e3 / found["product_tflops"]
             body.append([model, name, f"{rate:,.0f}", f"{rate / base:.2f}x", f"{100 * share:.1f} %"])
     head = ["", "", "images a second", "times the first", "of the bf16 product's speed"]
-    note = (
-        f"{found['gpu']}, torch {found['torch']}, batch 128; in the same run a bf16 product of 8192³ ran at "
-    )
+    note = f"{_where(found)} Batch 128; in the same run a bf16 product of 8192³ ran at "
     note += f"{found['product_tflops']:.0f} TFLOP/s and a copy at {found['copy_tb_s']:.2f} TB/s."
     return f"{markdown(head, body, 2)}\n\n{note}"
 
@@ -100,5 +98,8 @@ def _ratio(value: float | None) -> str:
 
 
 def _machine(rows: list[dict[str, Any]]) -> str:
-    machine = next(row for row in rows if row["bench"] == "machine")
-    return f"One {machine['gpu']}, torch {machine['torch']}."
+    return _where(next(row for row in rows if row["bench"] == "machine"))
+
+
+def _where(row: dict[str, Any]) -> str:
+    return f"One {row['gpu']}, torch {row['torch']}, {row['rounds']} rounds, commit {(row['commit'] or 'unknown')[:7]}."
