@@ -102,4 +102,5 @@ def _machine(rows: list[dict[str, Any]]) -> str:
 
 
 def _where(row: dict[str, Any]) -> str:
-    return f"One {row['gpu']}, torch {row['torch']}, {row['rounds']} rounds, commit {(row['commit'] or 'unknown')[:7]}."
+    commit = (row["commit"] or "unknown")[:7]
+    return f"One {row['gpu']}, torch {row['torch']}, {row['rounds']} rounds, commit {commit}."
