@@ -16,8 +16,8 @@ from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
 # Logits of 16 bits are widened a block at a time. Smaller blocks would stay in the cores' own caches, but
-# each costs a dozen operations on one number a row, and a meeting of all threads for each of the large ones:
-# on a busy machine blocks of 2 MiB took ten times as long.
+# each costs a dozen operations on one number a row, and a meeting of all threads for each of the large ones,
+# for which a busy machine makes them wait.
 BLOCK_BYTES = 8 << 20
 # exp(z) needs no shift by the row's maximum where the label's is above LEAST_OWN and their sum between
 # LEAST and MOST: then neither p_y, nor a p_j above 1e-37, nor w / sum leaves the range of fp32.

@@ -1,7 +1,7 @@
 """Batch norm with the ReLU and the shortcut that follow it, in one pass over memory where possible.
 
-Between the convolutions of a ResNet lie a batch norm, an addition and a ReLU. One by one they took
-40 % of a training step on an H200, mostly to read and write the same numbers again.
+Between the convolutions of a ResNet lie a batch norm, an addition and a ReLU. One by one they mostly read and
+write the same numbers again.
 """
 
 from __future__ import annotations

@@ -21,6 +21,13 @@ def _tile(start, cols, inside, m, C: tl.constexpr, ROWS: tl.constexpr):
 
 
 @triton.jit
+def _store_part(partial, first, second, cols, inside, C: tl.constexpr):
+    where = partial + tl.program_id(0) * (2 * C) + cols
+    tl.store(where, tl.sum(first, 0), mask=inside)
+    tl.store(where + C, tl.sum(second, 0), mask=inside)
+
+
+@triton.jit
 def _is_last(tickets, parts):
     """Whether all programs of this block of channels have stored their sums; the ticket goes back to 0."""
     tl.debug_barrier()
@@ -65,9 +72,7 @@ def statistics_kernel(
         far = tl.where(mask, value.to(tl.float32) - pivot[None, :], 0.0)
         first += far
         second += far * far
-    where = partial + tl.program_id(0) * (2 * C) + cols
-    tl.store(where, tl.sum(first, 0), mask=inside)
-    tl.store(where + C, tl.sum(second, 0), mask=inside)
+    _store_part(partial, first, second, cols, inside, C)
     if _is_last(tickets, parts):
         one, two = _sum_parts(partial, parts, cols, inside, C, PARTS, COLS)
         off = one / m
@@ -135,9 +140,7 @@ def sums_kernel(
         g = g.to(tl.float32)
         first += g
         second += g * far
-    where = partial + tl.program_id(0) * (2 * C) + cols
-    tl.store(where, tl.sum(first, 0), mask=inside)
-    tl.store(where + C, tl.sum(second, 0), mask=inside)
+    _store_part(partial, first, second, cols, inside, C)
     if _is_last(tickets, parts):
         one, two = _sum_parts(partial, parts, cols, inside, C, PARTS, COLS)
         inverse = tl.load(stats + C + cols, mask=inside, other=0.0)
