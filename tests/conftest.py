@@ -18,6 +18,13 @@ def data_folder() -> Path:
     return Path(root)
 
 
+@pytest.fixture(params=["numpy", "torch"])
+def small_batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once as users have it, small batches in numpy, and once in torch, as the large ones."""
+    if request.param == "torch":
+        monkeypatch.setattr("tolerant.losses.small.NUMEL", 0)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if torch.cuda.is_available():
         return

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import io
 import math
+from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 import tolerant
 from tolerant import functional
@@ -26,6 +29,7 @@ from tolerant.losses import (
     RCELoss,
     SumLoss,
     make_loss,
+    small,
 )
 from tolerant.losses.fused import BLOCK_BYTES
 
@@ -56,7 +60,7 @@ SHAPES = [(N, C), (4, C, 3), (2, C, 3, 2)]
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("loss", [CCELoss, LqLoss])
 @pytest.mark.parametrize("impl", ["auto", "plain"])
-def test_q_0_is_cross_entropy(loss, impl, shape, weighted, ignored, reduction):
+def test_q_0_is_cross_entropy(small_batches, loss, impl, shape, weighted, ignored, reduction):
     logits, labels, generator = example(1, shape)
     if ignored == "some":
         labels[torch.rand(labels.shape, generator=generator) < 0.4] = -7
@@ -69,6 +73,17 @@ def test_q_0_is_cross_entropy(loss, impl, shape, weighted, ignored, reduction):
     expected = value_and_gradient(lambda z, y: F.cross_entropy(z, y, **options), logits, labels)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize("ignore_index", [0, C - 1, C])
+def test_a_class_can_be_the_ignored_one(small_batches, ignore_index):
+    logits, labels, _ = example(1)
+    found = value_and_gradient(LqLoss(q=0, ignore_index=ignore_index), logits, labels)
+    expected = value_and_gradient(
+        lambda z, y: F.cross_entropy(z, y, ignore_index=ignore_index), logits, labels
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
@@ -157,7 +172,43 @@ def test_fused_path_equals_plain_path(name):
         torch.testing.assert_close(fused, plain, rtol=4e-6, atol=1e-12)
 
 
-def test_backward_twice_and_scaled_upstream():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", PHI_LOSSES)
+def test_small_batches_in_numpy_equal_torch(monkeypatch, name, dtype):
+    """Also where logits are not contiguous, and where the loss's numbers come from numpy."""
+    _, labels, generator = example(6)
+    logits = torch.randn(C, N, generator=generator, dtype=torch.float64).t().to(dtype)
+    logits[0, labels[0]] += 50  # r underflows beside 1
+    weights = torch.rand(N, generator=generator)
+    loss = make_loss(name, reduction="none")
+    hyper = {key: np.float64(v) if isinstance(v, float) else v for key, v in loss.hyper.items()}
+    results = []
+    for numpy_up_to in (small.NUMEL, 0):
+        monkeypatch.setattr(small, "NUMEL", numpy_up_to)
+        results.append(value_and_gradient(make_loss(name, **hyper), logits, labels, weights))
+        results[-1] += (loss(logits, labels),)
+    for by_numpy, by_torch in zip(*results, strict=True):
+        assert by_numpy.dtype == by_torch.dtype
+        torch.testing.assert_close(by_numpy, by_torch)
+
+
+def test_subclasses_of_tensor_stay_in_torch():
+    class Traced(Tensor):
+        calls: ClassVar[set[str]] = set()
+
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            cls.calls.add(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    logits, labels, _ = example()
+    found = LqLoss(reduction="none")(logits.as_subclass(Traced), labels)
+    assert "exp" in Traced.calls
+    assert "numpy" not in Traced.calls
+    torch.testing.assert_close(found.as_subclass(Tensor), LqLoss(reduction="none")(logits, labels))
+
+
+def test_backward_twice_and_scaled_upstream(small_batches):
     logits, labels, _ = example()
     leaf = logits.requires_grad_()
     value = LqLoss()(leaf, labels)
@@ -168,7 +219,7 @@ def test_backward_twice_and_scaled_upstream():
     assert torch.equal(first, again)
 
 
-def test_a_loss_scale_reaches_fp16_gradients():
+def test_a_loss_scale_reaches_fp16_gradients(small_batches):
     """The gradient 8.3e-7 is a denormal of fp16: scaled by 65536 it must come out with all its bits."""
     logits = torch.tensor([[0.0, 20.0]], dtype=torch.float16, requires_grad=True)
     labels = torch.tensor([0])
@@ -201,7 +252,7 @@ def test_corrections_pass_gradcheck(corrected):
     assert torch.autograd.gradgradcheck(lambda z: loss(z, labels), leaf)
 
 
-def test_sample_weight_has_a_gradient():
+def test_sample_weight_has_a_gradient(small_batches):
     """Learning to reweight: d loss / d weight."""
     logits, labels, _ = example(9, (4, C), torch.float64)
     weights = torch.rand(4, dtype=torch.float64, requires_grad=True)

@@ -35,8 +35,9 @@ def log_p_y(logits: Tensor, labels: Tensor) -> Tensor:
     if labels.is_floating_point():
         raise TypeError(f"labels must be class indices; got {labels.dtype}. Call labels.long().")
     num_classes, shape = check_call(logits, labels, Weighing())
-    check_label_range(labels.reshape(-1), num_classes, ignore_index=None)
-    return _log_p_y_of_rows(rows_of(logits), labels.reshape(-1).long()).reshape(shape)
+    row_labels = labels.reshape(-1).long()
+    check_label_range(row_labels, num_classes, ignore_index=None)
+    return _log_p_y_of_rows(rows_of(logits), row_labels).reshape(shape)
 
 
 def _function(loss: type[RobustLoss]) -> Callable[..., Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,12 +14,13 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}; got {reduction!r}.")
 
 
-def check_logits_and_labels(logits: Tensor, labels: Tensor) -> None:
-    """Shapes and dtypes as `torch.nn.CrossEntropyLoss` takes them."""
+def check_logits_and_labels(logits: Tensor, labels: Tensor) -> torch.Size:
+    """Shapes and dtypes as `torch.nn.CrossEntropyLoss` takes them; returns the shape of the losses."""
     if not logits.is_floating_point():
         raise TypeError(f"logits must be floating point; got {logits.dtype}. Call logits.float().")
     if logits.ndim == 0:
         raise ValueError("logits must have a class dimension, (N, C) or (N, C, d1, ...); got a scalar.")
+    shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
     if labels.is_floating_point():
         if labels.shape != logits.shape:
             raise ValueError(
@@ -26,40 +28,40 @@ def check_logits_and_labels(logits: Tensor, labels: Tensor) -> None:
                 f"shape {tuple(logits.shape)}; got {tuple(labels.shape)}. "
                 "For class indices call labels.long()."
             )
-        return
+        return shape
     if labels.dtype == torch.bool:
         raise TypeError("labels must be class indices (int64) or probabilities; got torch.bool.")
-    expected = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
-    if labels.shape != expected:
+    if labels.shape != shape:
         raise ValueError(
-            f"labels must have shape {tuple(expected)} for logits of shape {tuple(logits.shape)} "
+            f"labels must have shape {tuple(shape)} for logits of shape {tuple(logits.shape)} "
             f"(classes are dimension {min(1, logits.ndim - 1)}); got {tuple(labels.shape)}."
         )
+    return shape
 
 
 def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None) -> bool:
-    """Refuses labels outside 0..C-1 (but for ignore_index); tells whether any row may be ignored.
+    """Refuses labels (int64) outside 0..C-1 (but for ignore_index); tells whether any row may be ignored.
 
     On the CPU only: on a GPU the check would stop the host for the device, and an index out of range
     stops the kernel there. Inside torch.compile and torch.vmap values cannot be looked at.
     """
-    if labels.device.type != "cpu" or labels.numel() == 0 or torch.compiler.is_compiling():
+    if not labels.is_cpu or labels.numel() == 0 or torch.compiler.is_compiling():
         return True
     try:
-        low, high = (bound.item() for bound in torch.aminmax(labels))
-        inside = low >= 0 and high < num_classes
-        if inside and (ignore_index is None or not low <= ignore_index <= high):
-            return False
-        outside = (labels < 0) | (labels >= num_classes)
-        wrong = labels[outside if ignore_index is None else outside & (labels != ignore_index)]
-        if wrong.numel() == 0:
-            return True
-        first = int(wrong[0])
+        y = labels.numpy()
     except RuntimeError:
+        return True
+    # One look at all of them: without a sign, a negative number is larger than any class.
+    if int(y.view(np.uint64).max()) < num_classes:
+        return ignore_index is not None and 0 <= ignore_index < num_classes and ignore_index in y
+    wrong = y[(y < 0) | (y >= num_classes)]
+    if ignore_index is not None:
+        wrong = wrong[wrong != ignore_index]
+    if wrong.size == 0:
         return True
     unless = "" if ignore_index is None else f", or ignore_index={ignore_index}"
     raise ValueError(
-        f"labels must be in 0..{num_classes - 1}{unless}; got {first}. "
+        f"labels must be in 0..{num_classes - 1}{unless}; got {wrong[0]}. "
         "Check that the model has one output per class and that labels start at 0."
     )
 

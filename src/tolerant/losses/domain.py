@@ -24,7 +24,7 @@ class Domain:
     way_out: str = ""
 
     def __contains__(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
         if not math.isfinite(value) or (self.integer and value != int(value)):
             return False

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tolerant.losses import small
 from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
@@ -71,11 +72,10 @@ class _PhiRows(torch.autograd.Function):
         # fp16 gradients are formed in the backward: a loss scale that comes after the rounding to
         # fp16 could not bring back what had fallen below 6e-8.
         early = ctx.needs_input_grad[0] and logits.dtype != torch.float16
-        values, gradient = _sweep(logits, labels, row_weight, phi, hyper, early)
+        values, losses, gradient = _sweep(logits, labels, row_weight, phi, hyper, early)
         weights = row_weight if isinstance(row_weight, Tensor) else None
         ctx.number = None if weights is not None else row_weight
         ctx.save_for_backward(logits, labels, weights, values, gradient)
-        losses = weigh(values, row_weight)
         return losses.sum() if summed else losses
 
     @staticmethod
@@ -93,7 +93,7 @@ class _PhiRows(torch.autograd.Function):
             gradient = None
         elif gradient is None:
             scaled = (row_weight * grad).expand(len(logits))
-            _, gradient = _sweep(logits, labels, scaled, ctx.phi, ctx.hyper, True)
+            _, _, gradient = _sweep(logits, labels, scaled, ctx.phi, ctx.hyper, True)
         elif not (ctx.summed and grad.item() == 1):
             gradient = (gradient * grad.reshape(-1, 1)).to(logits.dtype)
         return gradient, None, weigh(values, grad) if wants[2] else None, None, None, None
@@ -101,15 +101,23 @@ class _PhiRows(torch.autograd.Function):
 
 def _sweep(
     logits: Tensor, labels: Tensor, row_weight: RowWeight, phi: Phi, hyper: dict[str, Any], want: bool
-) -> tuple[Tensor, Tensor | None]:
-    """phi(log p_y) of every row and, if wanted, row_weight * w * (softmax - onehot)."""
+) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    """phi(log p_y) of every row, that times row_weight and, if wanted, row_weight * w * (softmax - onehot).
+
+    The first is what row weights have as their gradient; a number may come back without it.
+    """
+    if small.serves(logits, labels, row_weight):
+        found = small.sweep(logits, labels, row_weight, phi, hyper, want)
+        if found is not None:
+            return found
     dtype = compute_dtype(logits)
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if want else None
     column = labels.unsqueeze(1)
     each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
     if gradient is not None and gradient.dtype == dtype and len(logits):
         log_p, _ = _block(logits, column, each, gradient, gradient, phi, hyper, False)
-        return phi.value(log_p, **hyper).squeeze(1), gradient
+        values = phi.value(log_p, **hyper).squeeze(1)
+        return values, weigh(values, row_weight), gradient
     size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
     space = torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
     log_p = torch.empty((len(logits), 1), dtype=dtype)
@@ -127,7 +135,8 @@ def _sweep(
             hyper,
             shift,
         )
-    return phi.value(log_p, **hyper).squeeze(1), gradient
+    values = phi.value(log_p, **hyper).squeeze(1)
+    return values, weigh(values, row_weight), gradient
 
 
 def _block(

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -83,7 +84,8 @@ class RobustLoss(nn.Module):
             if name not in resolved:
                 known = ", ".join([*resolved, "weight", "ignore_index", "reduction", "impl"])
                 raise TypeError(f"{cls.__name__} has no argument {name!r}. It takes: {known}.")
-            resolved[name] = value
+            # numpy's float64 is a float to Python, but takes arrays of fp32 along to fp64
+            resolved[name] = float(value) if isinstance(value, np.float64) else value
         for name, value in resolved.items():
             if name in cls.domains:
                 cls.domains[name].check(name, value)
@@ -192,4 +194,4 @@ def _fused_serves(logits: Tensor, impl: str) -> bool:
     if impl != "auto":
         return impl == "fused"
     transformed = torch._C._are_functorch_transforms_active()
-    return logits.device.type == "cpu" and not transformed and not torch.compiler.is_compiling()
+    return logits.is_cpu and not transformed and not torch.compiler.is_compiling()

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from tolerant.losses.domain import Domain
+from tolerant.losses.elementwise import Array, exp, expm1, log1p, ones_like, softplus, where
 
 
-def cce(log_p_y: Tensor) -> Tensor:
+def cce(log_p_y: Array) -> Array:
     r"""Categorical cross entropy, :math:`-\log p_y`.
 
     >>> cce(torch.tensor([0.5]).log())
@@ -33,11 +33,11 @@ def cce(log_p_y: Tensor) -> Tensor:
     return -log_p_y
 
 
-def cce_weight(log_p_y: Tensor) -> Tensor:
-    return torch.ones_like(log_p_y)
+def cce_weight(log_p_y: Array) -> Array:
+    return ones_like(log_p_y)
 
 
-def mae(log_p_y: Tensor) -> Tensor:
+def mae(log_p_y: Array) -> Array:
     r"""Mean absolute error, :math:`\lVert e_y - p \rVert_1 = 2 (1 - p_y)`.
 
     Symmetric, so tolerant of uniform noise, but slow to train. Ghosh et al. 2017.
@@ -45,14 +45,14 @@ def mae(log_p_y: Tensor) -> Tensor:
     >>> mae(torch.tensor([0.25]).log())
     tensor([1.5000])
     """
-    return -2 * torch.expm1(log_p_y)
+    return -2 * expm1(log_p_y)
 
 
-def mae_weight(log_p_y: Tensor) -> Tensor:
-    return 2 * torch.exp(log_p_y)
+def mae_weight(log_p_y: Array) -> Array:
+    return 2 * exp(log_p_y)
 
 
-def lq(log_p_y: Tensor, *, q: float = 0.7) -> Tensor:
+def lq(log_p_y: Array, *, q: float = 0.7) -> Array:
     r"""Generalised cross entropy, :math:`(1 - p_y^q) / q`, q in [0, 1].
 
     q -> 0 is cross entropy, q = 1 is half of MAE. Zhang & Sabuncu 2018, eq. 6.
@@ -60,14 +60,14 @@ def lq(log_p_y: Tensor, *, q: float = 0.7) -> Tensor:
     >>> lq(torch.tensor([0.5]).log(), q=0.5)
     tensor([0.5858])
     """
-    return -log_p_y if q == 0 else torch.expm1(q * log_p_y) / -q
+    return -log_p_y if q == 0 else expm1(q * log_p_y) / -q
 
 
-def lq_weight(log_p_y: Tensor, *, q: float) -> Tensor:
-    return torch.exp(q * log_p_y)
+def lq_weight(log_p_y: Array, *, q: float) -> Array:
+    return exp(q * log_p_y)
 
 
-def truncated_lq(log_p_y: Tensor, *, q: float = 0.7, k: float = 0.5) -> Tensor:
+def truncated_lq(log_p_y: Array, *, q: float = 0.7, k: float = 0.5) -> Array:
     r"""Truncated :math:`L_q`: :math:`\min(L_q(p_y), L_q(k))`, k in (0, 1).
 
     Rows with :math:`p_y \le k` have exactly no gradient: use it with a `Pruner`, or after a first
@@ -78,14 +78,14 @@ def truncated_lq(log_p_y: Tensor, *, q: float = 0.7, k: float = 0.5) -> Tensor:
     """
     log_k = math.log(k)
     most = -log_k if q == 0 else math.expm1(q * log_k) / -q
-    return lq(log_p_y, q=q).clamp(max=most)
+    return lq(log_p_y, q=q).clip(max=most)
 
 
-def truncated_lq_weight(log_p_y: Tensor, *, q: float, k: float) -> Tensor:
-    return torch.where(log_p_y <= math.log(k), 0.0, torch.exp(q * log_p_y))
+def truncated_lq_weight(log_p_y: Array, *, q: float, k: float) -> Array:
+    return where(log_p_y <= math.log(k), 0.0, exp(q * log_p_y))
 
 
-def focal(log_p_y: Tensor, *, gamma: float = 2.0) -> Tensor:
+def focal(log_p_y: Array, *, gamma: float = 2.0) -> Array:
     r"""Focal loss, :math:`-(1 - p_y)^\gamma \log p_y`, gamma >= 0; gamma = 0 is cross entropy.
 
     Stresses hard rows, so it is a contrast to the robust losses, not one of them. Lin et al. 2017.
@@ -93,18 +93,18 @@ def focal(log_p_y: Tensor, *, gamma: float = 2.0) -> Tensor:
     >>> focal(torch.tensor([0.5]).log(), gamma=1.0)
     tensor([0.3466])
     """
-    return -_rest(log_p_y).pow(gamma) * log_p_y
+    return -(_rest(log_p_y) ** gamma) * log_p_y
 
 
-def focal_weight(log_p_y: Tensor, *, gamma: float) -> Tensor:
+def focal_weight(log_p_y: Array, *, gamma: float) -> Array:
     # The text-book derivative has (1 - p)^(gamma - 1) log p, which is inf * 0 at p = 1 for gamma < 1;
     # with log p / (1 - p) as one bounded factor nothing blows up.
     finite = _finite(log_p_y)
-    ratio = torch.where(finite == 0, 1.0, finite / torch.expm1(finite))
-    return _rest(log_p_y).pow(gamma) * (1 + gamma * torch.exp(log_p_y) * ratio)
+    ratio = where(finite == 0, 1.0, finite / expm1(finite))
+    return _rest(log_p_y) ** gamma * (1 + gamma * exp(log_p_y) * ratio)
 
 
-def taylor(log_p_y: Tensor, *, order: int = 2) -> Tensor:
+def taylor(log_p_y: Array, *, order: int = 2) -> Array:
     r"""Taylor cross entropy, :math:`\sum_{i=1}^{t} (1 - p_y)^i / i`, order t >= 1.
 
     order = 1 is half of MAE, order -> infinity cross entropy. Feng et al. 2020.
@@ -119,15 +119,15 @@ def taylor(log_p_y: Tensor, *, order: int = 2) -> Tensor:
     return total
 
 
-def taylor_weight(log_p_y: Tensor, *, order: int) -> Tensor:
+def taylor_weight(log_p_y: Array, *, order: int) -> Array:
     rest = _rest(log_p_y)
-    total = torch.ones_like(rest)
+    total = ones_like(rest)
     for _ in range(order - 1):
         total = 1 + rest * total
-    return torch.exp(log_p_y) * total
+    return exp(log_p_y) * total
 
 
-def rce(log_p_y: Tensor, *, log_zero: float = -4.0) -> Tensor:
+def rce(log_p_y: Array, *, log_zero: float = -4.0) -> Array:
     r"""Reverse cross entropy, :math:`-A (1 - p_y)` with log 0 read as A < 0.
 
     A multiple of MAE. Wang et al. 2019 ("SCE").
@@ -135,14 +135,14 @@ def rce(log_p_y: Tensor, *, log_zero: float = -4.0) -> Tensor:
     >>> rce(torch.tensor([0.75]).log())
     tensor([1.])
     """
-    return log_zero * torch.expm1(log_p_y)
+    return log_zero * expm1(log_p_y)
 
 
-def rce_weight(log_p_y: Tensor, *, log_zero: float) -> Tensor:
-    return -log_zero * torch.exp(log_p_y)
+def rce_weight(log_p_y: Array, *, log_zero: float) -> Array:
+    return -log_zero * exp(log_p_y)
 
 
-def sce(log_p_y: Tensor, *, alpha: float = 0.1, beta: float = 1.0, log_zero: float = -4.0) -> Tensor:
+def sce(log_p_y: Array, *, alpha: float = 0.1, beta: float = 1.0, log_zero: float = -4.0) -> Array:
     r"""Symmetric cross entropy, :math:`\alpha \cdot CCE + \beta \cdot RCE`. Wang et al. 2019.
 
     >>> sce(torch.tensor([0.5]).log())
@@ -151,11 +151,11 @@ def sce(log_p_y: Tensor, *, alpha: float = 0.1, beta: float = 1.0, log_zero: flo
     return -alpha * log_p_y + beta * rce(log_p_y, log_zero=log_zero)
 
 
-def sce_weight(log_p_y: Tensor, *, alpha: float, beta: float, log_zero: float) -> Tensor:
+def sce_weight(log_p_y: Array, *, alpha: float, beta: float, log_zero: float) -> Array:
     return alpha + beta * rce_weight(log_p_y, log_zero=log_zero)
 
 
-def agce(log_p_y: Tensor, *, a: float = 0.6, q: float = 0.6) -> Tensor:
+def agce(log_p_y: Array, *, a: float = 0.6, q: float = 0.6) -> Array:
     r"""Asymmetric generalised cross entropy, :math:`((a + 1)^q - (a + p_y)^q) / q`, a, q > 0.
 
     Zhou et al. 2021.
@@ -163,16 +163,16 @@ def agce(log_p_y: Tensor, *, a: float = 0.6, q: float = 0.6) -> Tensor:
     >>> agce(torch.tensor([0.5]).log(), a=1.0, q=1.0)
     tensor([0.5000])
     """
-    log_ratio = torch.log1p(torch.expm1(log_p_y) / (a + 1))  # log((a + p) / (a + 1)), exact at p = 1
-    return (a + 1) ** q / -q * torch.expm1(q * log_ratio)
+    log_ratio = log1p(expm1(log_p_y) / (a + 1))  # log((a + p) / (a + 1)), exact at p = 1
+    return (a + 1) ** q / -q * expm1(q * log_ratio)
 
 
-def agce_weight(log_p_y: Tensor, *, a: float, q: float) -> Tensor:
-    p_y = torch.exp(log_p_y)
-    return p_y * (a + p_y).pow(q - 1)
+def agce_weight(log_p_y: Array, *, a: float, q: float) -> Array:
+    p_y = exp(log_p_y)
+    return p_y * (a + p_y) ** (q - 1)
 
 
-def aul(log_p_y: Tensor, *, a: float = 6.3, p: float = 1.5) -> Tensor:
+def aul(log_p_y: Array, *, a: float = 6.3, p: float = 1.5) -> Array:
     r"""Asymmetric unhinged loss, :math:`((a - p_y)^p - (a - 1)^p) / p`, a > 1, p > 0.
 
     Zhou et al. 2021.
@@ -180,30 +180,30 @@ def aul(log_p_y: Tensor, *, a: float = 6.3, p: float = 1.5) -> Tensor:
     >>> aul(torch.tensor([0.5]).log(), a=2.0, p=1.0)
     tensor([0.5000])
     """
-    log_ratio = torch.log1p(_rest(log_p_y) / (a - 1))  # log((a - p_y) / (a - 1)), exact at p_y = 1
-    return (a - 1) ** p / p * torch.expm1(p * log_ratio)
+    log_ratio = log1p(_rest(log_p_y) / (a - 1))  # log((a - p_y) / (a - 1)), exact at p_y = 1
+    return (a - 1) ** p / p * expm1(p * log_ratio)
 
 
-def aul_weight(log_p_y: Tensor, *, a: float, p: float) -> Tensor:
-    p_y = torch.exp(log_p_y)
-    return p_y * (a - p_y).pow(p - 1)
+def aul_weight(log_p_y: Array, *, a: float, p: float) -> Array:
+    p_y = exp(log_p_y)
+    return p_y * (a - p_y) ** (p - 1)
 
 
-def ael(log_p_y: Tensor, *, a: float = 2.5) -> Tensor:
+def ael(log_p_y: Array, *, a: float = 2.5) -> Array:
     r"""Asymmetric exponential loss, :math:`\exp(-p_y / a)`, a > 0. Zhou et al. 2021.
 
     >>> ael(torch.tensor([1.0]).log(), a=1.0)
     tensor([0.3679])
     """
-    return torch.exp(torch.exp(log_p_y) / -a)
+    return exp(exp(log_p_y) / -a)
 
 
-def ael_weight(log_p_y: Tensor, *, a: float) -> Tensor:
-    p_y = torch.exp(log_p_y)
-    return p_y / a * torch.exp(p_y / -a)
+def ael_weight(log_p_y: Array, *, a: float) -> Array:
+    p_y = exp(log_p_y)
+    return p_y / a * exp(p_y / -a)
 
 
-def phuber(log_p_y: Tensor, *, tau: float = 10.0) -> Tensor:
+def phuber(log_p_y: Array, *, tau: float = 10.0) -> Array:
     r"""Partially Huberised cross entropy: :math:`-\log p_y` above 1/tau, its tangent below, tau > 1.
 
     Menon et al. 2020.
@@ -211,15 +211,15 @@ def phuber(log_p_y: Tensor, *, tau: float = 10.0) -> Tensor:
     >>> phuber(torch.tensor([0.5, 0.0]).log(), tau=10.0)
     tensor([0.6931, 3.3026])
     """
-    tangent = 1 + math.log(tau) - tau * torch.exp(log_p_y)
-    return torch.where(log_p_y >= -math.log(tau), -log_p_y, tangent)
+    tangent = 1 + math.log(tau) - tau * exp(log_p_y)
+    return where(log_p_y >= -math.log(tau), -log_p_y, tangent)
 
 
-def phuber_weight(log_p_y: Tensor, *, tau: float) -> Tensor:
-    return torch.exp((log_p_y + math.log(tau)).clamp(max=0))
+def phuber_weight(log_p_y: Array, *, tau: float) -> Array:
+    return exp((log_p_y + math.log(tau)).clip(max=0))
 
 
-def js(log_p_y: Tensor, *, pi: float = 0.5) -> Tensor:
+def js(log_p_y: Array, *, pi: float = 0.5) -> Array:
     r"""Jensen-Shannon divergence of the one-hot label and the prediction, weights pi and 1 - pi.
 
     Scaled as in Englesson & Azizpour 2021, so that pi -> 0 is cross entropy and pi -> 1 half of MAE.
@@ -228,30 +228,30 @@ def js(log_p_y: Tensor, *, pi: float = 0.5) -> Tensor:
     tensor([0., 2.])
     """
     other = 1 - pi
-    log_m = torch.log1p(other * torch.expm1(log_p_y))  # m = pi + (1 - pi) p_y
-    p_log_p = torch.exp(log_p_y) * _finite(log_p_y)
-    total = -torch.exp(log_m) * log_m + other * (p_log_p - _rest(log_p_y) * math.log(other))
+    log_m = log1p(other * expm1(log_p_y))  # m = pi + (1 - pi) p_y
+    p_log_p = exp(log_p_y) * _finite(log_p_y)
+    total = -exp(log_m) * log_m + other * (p_log_p - _rest(log_p_y) * math.log(other))
     return total / _js_scale(pi)
 
 
-def js_weight(log_p_y: Tensor, *, pi: float) -> Tensor:
+def js_weight(log_p_y: Array, *, pi: float) -> Array:
     finite = _finite(log_p_y)
-    slope = F.softplus(math.log(pi / (1 - pi)) - finite)
-    return (1 - pi) / _js_scale(pi) * torch.exp(finite) * slope
+    slope = softplus(math.log(pi / (1 - pi)) - finite)
+    return (1 - pi) / _js_scale(pi) * exp(finite) * slope
 
 
 def _js_scale(pi: float) -> float:
     return -(1 - pi) * math.log1p(-pi)
 
 
-def _rest(log_p_y: Tensor) -> Tensor:
+def _rest(log_p_y: Array) -> Array:
     """1 - p_y, with all digits near p_y = 1."""
-    return -torch.expm1(log_p_y)
+    return -expm1(log_p_y)
 
 
-def _finite(log_p_y: Tensor) -> Tensor:
+def _finite(log_p_y: Array) -> Array:
     """A masked-out label has log p_y = -inf; products p * log p must then be 0, not 0 * inf."""
-    return log_p_y.clamp(min=-1e30)
+    return log_p_y.clip(min=-1e30)
 
 
 class _Apply(torch.autograd.Function):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -54,10 +53,10 @@ def _mean_over_classes(logits: Tensor, labels: Tensor, weighing: Weighing) -> Te
         return fused.weigh(values, row_weight)
 
     summed = "none" if weighing.reduction == "none" else "sum"
-    total = weighted_loss(logits, labels, replace(weighing, weight=None, reduction=summed), rows)
+    total = weighted_loss(logits, labels, weighing._replace(weight=None, reduction=summed), rows)
     if weighing.reduction != "mean":
         return total
-    return total / weighted_loss(logits, labels, replace(weighing, reduction="sum"), _only_weights)
+    return total / weighted_loss(logits, labels, weighing._replace(reduction="sum"), _only_weights)
 
 
 def _only_weights(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:

@@ -7,7 +7,7 @@ divides by the sum of the weights of the rows that count, and over no row at all
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,8 +20,7 @@ from tolerant.losses.log_prob import compute_dtype
 Rows = Callable[[Tensor, Tensor, RowWeight], Tensor]
 
 
-@dataclass(frozen=True)
-class Weighing:
+class Weighing(NamedTuple):
     """What `torch.nn.CrossEntropyLoss` is told beside logits and labels."""
 
     weight: Tensor | None = None
@@ -43,11 +42,10 @@ def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows
 
 def check_call(logits: Tensor, labels: Tensor, weighing: Weighing) -> tuple[int, torch.Size]:
     """Refuses what does not fit together; the number of classes and the losses' shape."""
-    check_logits_and_labels(logits, labels)
+    shape = check_logits_and_labels(logits, labels)
     num_classes = logits.shape[min(1, logits.ndim - 1)]
     if weighing.weight is not None:
         check_vector("weight", weighing.weight, torch.Size([num_classes]), "one per class")
-    shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
     if weighing.sample_weight is not None:
         check_vector("sample_weight", weighing.sample_weight, shape, "one per label")
     return num_classes, shape
@@ -69,6 +67,7 @@ def _to_rows(
     the forward pass is final.
     """
     flat = rows_of(logits)
+    num_rows = flat.shape[0]
     dtype = compute_dtype(logits)
     sample = None if weighing.sample_weight is None else weighing.sample_weight.reshape(-1).to(dtype)
     may_ignore = False
@@ -81,10 +80,10 @@ def _to_rows(
         row_labels = (labels if labels.ndim == 1 else labels.reshape(-1)).long()
         may_ignore = check_label_range(row_labels, num_classes, weighing.ignore_index)
         class_weight = weighing.weight
-    if sample is None and class_weight is None and not may_ignore and len(flat):
-        return flat, row_labels, 1 / len(flat) if weighing.reduction == "mean" else 1.0, None
+    if sample is None and class_weight is None and not may_ignore and num_rows:
+        return flat, row_labels, 1 / num_rows if weighing.reduction == "mean" else 1.0, None
 
-    row_weight = flat.new_ones(len(flat), dtype=dtype) if sample is None else sample
+    row_weight = flat.new_ones(num_rows, dtype=dtype) if sample is None else sample
     counts = row_labels != weighing.ignore_index if may_ignore else None
     if counts is not None:
         row_labels = torch.where(counts, row_labels, 0)
