@@ -13,8 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-BLOCK_BYTES = 1 << 20  # pictures at a time in the backward pass: what it writes stays in the cores' caches
-
 
 class NormPool(nn.BatchNorm2d):
     """``relu(max_pool2d(batch_norm(x), 2))``; the weights and statistics are torch's, by the same names.
@@ -54,8 +52,8 @@ class _NormPool(torch.autograd.Function):
             top = top * sign
         else:
             top, place = F.max_pool2d(x, 2, return_indices=True)
-        top = top.sub_(_channels(mean))
-        out = torch.addcmul(_channels(bias), top, _channels(weight * inverse)).relu_()
+        scale = weight * inverse
+        out = torch.addcmul(_channels(bias - mean * scale), top, _channels(scale)).relu_()
         ctx.save_for_backward(x, place, top, out, mean, inverse, weight)
         return out
 
@@ -65,21 +63,19 @@ class _NormPool(torch.autograd.Function):
         x, place, top, out, mean, inverse, weight = ctx.saved_tensors
         grad = grad.contiguous(memory_format=torch.channels_last)
         grad = torch.ops.aten.threshold_backward(grad, out, 0)
-        d_bias = _sum(grad)
-        d_weight = _sum(grad * top) * inverse
+        _, d_weight, d_bias = torch.ops.aten.native_batch_norm_backward(  # both sums in one pass
+            grad, top, weight, None, None, mean, inverse, True, 0.0, [False, True, True]
+        )
         # dx = scale * (grad where found - mean of grad - normalised x * mean of grad times normalised x)
         scale = weight * inverse
         per_x = -scale * d_weight * inverse * (x.shape[1] / x.numel())
         constant = -scale * d_bias * (x.shape[1] / x.numel()) - mean * per_x
-        grad = grad.mul_(_channels(scale))
-        per_x, constant = _channels(per_x), _channels(constant)
-        dx = torch.empty_like(x)
-        size = max(1, BLOCK_BYTES * len(x) // x.nbytes)
-        for here, g, z, p in zip(*(t.split(size) for t in (dx, grad, x, place)), strict=True):
-            torch.ops.aten.max_pool2d_with_indices_backward(
-                g, z, [2, 2], [2, 2], [0, 0], [1, 1], False, p, grad_input=here
-            )
-            here.addcmul_(z, per_x).add_(constant)
+        scale, per_x, constant = map(_channels, (scale, per_x, constant))
+        # One pass for all places, then the found ones written over: torch's backward of the pooling would
+        # fill with zeros, and two more passes would have to add the rest.
+        found = torch.addcmul(constant, top, per_x).addcmul_(grad, scale)
+        dx = torch.addcmul(constant, x, per_x)
+        _places(dx).scatter_(1, _places(place), _places(found))
         return dx, d_weight, d_bias, None, None
 
 
@@ -87,5 +83,5 @@ def _channels(values: Tensor) -> Tensor:
     return values.view(-1, 1, 1)
 
 
-def _sum(x: Tensor) -> Tensor:
-    return x.permute(0, 2, 3, 1).flatten(0, 2).sum(0)  # a matrix, as channels-last lies
+def _places(x: Tensor) -> Tensor:
+    return x.permute(0, 2, 3, 1).view(len(x), -1, x.shape[1])  # a matrix a picture, as channels-last lies
