@@ -209,12 +209,12 @@ def memory(rows: list[dict[str, object]]) -> None:
 
 def plans(c: int) -> list[Plan]:
     if c == 1000:
-        return [Plan("held", 0, w, p) for w, p in ((1, 16), (1, 24), (1, 32), (2, 12), (2, 16), (4, 8))]
+        return [Plan("row", 1024, w, p) for w, p in ((1, 16), (1, 24), (1, 32), (2, 12), (2, 16), (4, 8))]
     if c == 4096:
-        return [Plan("held", 0, w, p) for w, p in ((1, 12), (2, 8), (4, 4), (4, 8), (8, 4), (16, 2))]
-    held = [Plan("held", 0, w, 1) for w in (16, 32)] if c == 32000 else []
-    cuts = [(4, 8, 2), (4, 8, 3), (4, 16, 1), (2, 8, 4), (2, 16, 2), (2, 32, 1), (4, 32, 1), (8, 16, 1)]
-    return held + [Plan("loop", r, w, p) for r, w, p in cuts]
+        return [Plan("row", 4096, w, p) for w, p in ((1, 12), (2, 8), (4, 4), (4, 8), (8, 4), (16, 2))]
+    whole = [Plan("row", 32768, w, 1) for w in (16, 32)] if c == 32000 else []
+    cuts = [(8192, 4, 4), (8192, 4, 5), (8192, 8, 3), (16384, 4, 2), (16384, 4, 3), (16384, 8, 2)]
+    return whole + [Plan("row", *cut) for cut in cuts]
 
 
 def tune(rows: list[dict[str, object]], rounds: int) -> None:

@@ -43,8 +43,8 @@ CASES = [
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 PLANS = {
     "tile": Plan("tile", size=4, warps=1, programs_per_sm=3),
-    "held": Plan("held", size=0, warps=1, programs_per_sm=3),
-    "loop": Plan("loop", size=1, warps=1, programs_per_sm=3),
+    "row": Plan("row", size=512, warps=1, programs_per_sm=3),
+    "parts": Plan("row", size=128, warps=1, programs_per_sm=6),
 }
 
 
@@ -55,7 +55,7 @@ def test_in_the_interpreter() -> None:
 
 @pytest.fixture(params=PLANS)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every kernel at one small size: also short rows, walked along in steps of 128 or 256."""
+    """Every kernel at one small size: also short rows in parts of 128, three of them at 300 classes."""
     monkeypatch.setattr(triton_kernels, "plan_for", lambda *_: PLANS[request.param])
     return request.param
 
@@ -198,7 +198,7 @@ def test_nan_is_never_quiet(phi: str, kind: str) -> None:
 
 
 @on_device
-@pytest.mark.parametrize("shape", [(1, 2), (7, 2), (128, 10), (128, 100), (300, 10), (40, 1000), (3, 9000)])
+@pytest.mark.parametrize("shape", [(1, 2), (7, 2), (128, 10), (128, 100), (300, 10), (40, 1000), (2, 40000)])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_shapes(shape: tuple[int, int], reduction: str) -> None:
     g = torch.Generator().manual_seed(0)
@@ -235,6 +235,21 @@ def test_gradient_in_place_of_the_logits(kind: str) -> None:
     same = launch(call, z, y, grad=z, plan=triton_kernels.plan_for(300, 4))
     assert torch.equal(loss, same)
     assert torch.equal(z, apart)
+
+
+@on_device
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_what_parts_tell_each_other_is_never_0(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or on a GPU they would wait for it."""
+    z, y = hard_rows(300, dtype)
+    z[0, 200] = float("nan")
+    zeros, made = torch.zeros, []
+    monkeypatch.setattr(torch, "zeros", lambda *a, **k: made.append(zeros(*a, **k)) or made[-1])
+    call = Call("lq", (("q", 0.7),), int(y[1]), "none")
+    launch(call, z, y, plan=PLANS["parts"])
+    words = made[-1][:-1].view(12, -1, 2)
+    assert words[:, :3].all()
+    assert not words[:, 3:].any()
 
 
 @on_device
@@ -322,6 +337,7 @@ def test_where_it_serves() -> None:
         assert triton_kernels.available(z)
         assert not triton_kernels.available(z[:0])
         assert not triton_kernels.available(z.int())
+        assert not triton_kernels.available(torch.zeros(1, 262145, device="cuda"))
         assert not triton_kernels.available(z, torch.ones(2, device="cuda", requires_grad=True))
 
 
@@ -343,7 +359,7 @@ def test_two_kernels_and_no_synchronisation(shape: tuple[int, int]) -> None:
 
 
 @gpu_only
-@pytest.mark.parametrize("shape", [(128, 10), (600, 1000), (64, 32000)])
+@pytest.mark.parametrize("shape", [(128, 10), (600, 1000), (64, 32000), (64, 128256)])
 def test_in_a_cuda_graph(shape: tuple[int, int]) -> None:
     z = torch.randn(shape, device="cuda").requires_grad_()
     y = torch.randint(shape[1], shape[:1], device="cuda")
@@ -366,13 +382,14 @@ def test_in_a_cuda_graph(shape: tuple[int, int]) -> None:
 
 
 @gpu_only
-def test_two_graphs_at_once() -> None:
+@pytest.mark.parametrize("shape", [(4096, 1000), (300, 128256)])
+def test_two_graphs_at_once(shape: tuple[int, int]) -> None:
     """Each captured launch counts its programs apart from every other."""
     streams, graphs, losses, want, inputs = [torch.cuda.Stream() for _ in range(2)], [], [], [], []
     for seed in range(2):
         torch.manual_seed(seed)
-        z = torch.randn(4096, 1000, device="cuda")
-        y = torch.randint(1000, (4096,), device="cuda")
+        z = torch.randn(shape, device="cuda")
+        y = torch.randint(shape[1], shape[:1], device="cuda")
         inputs.append((z, y))  # a graph does not keep what it reads
         want.append(fused(z, y))
         torch.cuda.synchronize()

@@ -23,13 +23,14 @@ from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+_PART = 8192  # columns of a long row that one program holds in registers
 
 
 def available(logits: Tensor, sample_weight: Tensor | None = None) -> bool:
     """Whether `phi_loss` can take these logits (N, C); if not, use the plain path.
 
-    Not while compiling (Inductor fuses the plain path), under ``torch.func``, for empty batches, or
-    where the sample weights want a gradient.
+    Not while compiling (Inductor fuses the plain path), under ``torch.func``, for empty batches, where
+    the sample weights want a gradient, or beyond 262144 classes (fewer on a small GPU).
     """
     return (
         logits.is_cuda
@@ -40,6 +41,7 @@ def available(logits: Tensor, sample_weight: Tensor | None = None) -> bool:
         and not (sample_weight is not None and sample_weight.requires_grad)
         and not torch._C._are_functorch_transforms_active()
         and gpu_can(logits.device)
+        and logits.shape[1] <= _most_classes(logits.device)
     )
 
 
@@ -78,10 +80,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a launch is cut up: rows together (``tile``), one in registers (``held``), a walk (``loop``)."""
+    """How a launch is cut up: several rows a program (``tile``), or one row or a part of it (``row``)."""
 
     kind: str
-    size: int  # rows a step, for tile; 16-byte loads a thread and step, for loop
+    size: int  # rows a step, for tile; the most columns a program holds, for row
     warps: int
     programs_per_sm: int
 
@@ -93,18 +95,18 @@ def plan_for(num_classes: int, element_size: int) -> Plan:
     if cols <= 256:
         return Plan("tile", size=2048 // cols, warps=4, programs_per_sm=8)
     if cols <= 1024:  # in bf16 a row a warp: reductions need no barrier
-        return Plan("held", size=0, warps=1 if half else 2, programs_per_sm=24 if half else 12)
+        return Plan("row", size=cols, warps=1 if half else 2, programs_per_sm=24 if half else 12)
     if cols <= 8192:
         warps = max(1, cols // 4096) if half else cols // 1024 * element_size // 8
-        return Plan("held", size=0, warps=warps, programs_per_sm=(12 if half else 16) // warps)
+        return Plan("row", size=cols, warps=warps, programs_per_sm=(12 if half else 16) // warps)
     if not half and cols * element_size <= 128 << 10:  # half of a multiprocessor's registers
         warps = cols * element_size >> 13
-        return Plan("held", size=0, warps=warps, programs_per_sm=16 // warps)
-    # The second walk finds the row in the L2 while the rows under way fit there.
-    row_kib = num_classes * element_size >> 10
-    if row_kib < 128:
-        return Plan("loop", size=4, warps=8, programs_per_sm=3 if row_kib < 96 else 2)
-    return Plan("loop", size=8, warps=16, programs_per_sm=1)
+        return Plan("row", size=cols, warps=warps, programs_per_sm=16 // warps)
+    if num_classes * element_size % 8:  # loads of 2 or 4 bytes: registers go into their addresses
+        return Plan("row", size=_PART, warps=8, programs_per_sm=3)
+    if half:
+        return Plan("row", size=_PART, warps=4, programs_per_sm=5)
+    return Plan("row", size=_PART, warps=element_size, programs_per_sm=16 // element_size)
 
 
 def launch(
@@ -119,7 +121,7 @@ def launch(
     plan: Plan | None = None,
 ) -> Tensor:
     """Run the kernels; the gradient goes to `grad` (which may be `logits` itself), where given."""
-    from tolerant.losses import triton_phi, triton_rows
+    from tolerant.losses import triton_parts, triton_phi, triton_rows, triton_sums
 
     n, num_classes = logits.shape
     function, numbers = triton_phi.constants(call.phi, dict(call.hyper))
@@ -128,23 +130,25 @@ def launch(
     plan = plan or plan_for(num_classes, logits.element_size())
     cols = _power_of_2(num_classes)
     multiprocessors = _multiprocessors(device)
-    rows = 1
+    rows = parts = 1
     if plan.kind == "tile":  # a small batch is spread over the multiprocessors, a row a few lanes at least
         rows = max(min(plan.size, _power_of_2(-(-n // multiprocessors))), 128 * plan.warps // cols, 1)
-    programs = min(-(-n // rows), multiprocessors * plan.programs_per_sm)
+    else:
+        parts = -(-num_classes // plan.size)
+    programs = parts * min(-(-n // rows), max(1, multiprocessors * plan.programs_per_sm // parts))
     reduced = call.reduction != "none"
     loss = torch.empty(() if reduced else (n,), dtype=acc, device=device)
     work = ticket = None
     inline = False
     with torch.cuda.device_of(logits):
         if reduced:
-            work = torch.empty(triton_rows.PARTS + programs, dtype=acc, device=device)
+            work = torch.empty(triton_sums.PARTS + programs, dtype=acc, device=device)
             ticket = _ticket(device)
             # Small batches do without a launch before the launch: each program adds up the row weights.
-            inline = ticket is not None and n <= triton_rows.INLINE_ROWS
+            inline = ticket is not None and n <= triton_sums.INLINE_ROWS
             if not inline:
                 ticket = torch.empty(1, dtype=torch.int32, device=device) if ticket is None else ticket
-                triton_rows.prepare_kernel[(triton_rows.PARTS,)](
+                triton_sums.prepare_kernel[(triton_sums.PARTS,)](
                     work, ticket, labels, weight, sample_weight, n, call.ignore_index, C=num_classes
                 )
         common: dict[str, Any] = {
@@ -162,14 +166,27 @@ def launch(
         if plan.kind == "tile":
             triton_rows.tile_kernel[(programs,)](*tensors, *scalars, ROWS=rows, COLS=cols, **common)
         else:
-            held = plan.kind == "held"
             # Rows that start anywhere are read one by one.
             vector = math.gcd(16 // logits.element_size(), logits.stride(0), num_classes)
             threads = 32 * plan.warps
-            loads = max(1, cols // (threads * vector)) if held else plan.size * (1 if vector > 1 else 4)
-            triton_rows.row_kernel[(programs,)](
-                *tensors, *scalars, HELD=held, LOADS=loads, THREADS=threads, VECTOR=vector, **common
-            )  # fmt: skip
+            common["LOADS"] = max(1, min(cols, plan.size) // (threads * vector))
+            common |= {"PARTS": parts, "THREADS": threads, "VECTOR": vector}
+            kernel = triton_rows.row_kernel[(programs,)]
+            words = None
+            if parts > 1:
+                word = torch.int64 if acc == torch.float64 else torch.int32
+                # All these programs are to be there at once: 65536 registers are a multiprocessor's.
+                common["maxnreg"] = min(65536 // (threads * plan.programs_per_sm) // 8 * 8, 248)
+                words = torch.zeros(n * triton_parts.WORDS + 1, dtype=word, device=device)
+                if device.type == "cpu":
+                    # Triton's interpreter runs one program after the other: none can wait for the next, which
+                    # would then find gradients where its logits were. So a first launch leaves all words
+                    # behind, and the second one reads a copy.
+                    kernel(*tensors[:6], None, *tensors[7:], words, *scalars, **common)
+                    words[-1] = 0
+                    tensors = (logits.clone(memory_format=torch.contiguous_format), *tensors[1:])
+                    common["Z_STRIDE"] = num_classes
+            kernel(*tensors, words, *scalars, **common)
     return loss
 
 
@@ -291,6 +308,14 @@ def gpu_can(device: torch.device) -> bool:
     """Whether the kernels run there: Triton, and a GPU of compute capability 8.0 or newer."""
     has_triton = importlib.util.find_spec("triton") is not None
     return has_triton and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@functools.cache
+def _most_classes(device: torch.device) -> int:
+    """The parts of a row wait for each other, so there must be room for several rows at once."""
+    from tolerant.losses import triton_parts
+
+    return _PART * min(triton_parts.MOST_PARTS, _multiprocessors(device) // 2)
 
 
 @functools.cache

@@ -28,7 +28,7 @@ def divide(a, b):
     return a / b if b.dtype == tl.float64 else tl.div_rn(a, b)
 
 
-_INTERPRETED: tl.constexpr = tl.constexpr(not isinstance(divide, triton.JITFunction))
+INTERPRETED: tl.constexpr = tl.constexpr(not isinstance(divide, triton.JITFunction))
 
 
 @triton.jit
@@ -47,7 +47,7 @@ def exp(x):
 @triton.jit
 def _power_of_2(x):
     """2 ** x of fp32 in one instruction: relative error 2e-7, results below 1.2e-38 are 0."""
-    if _INTERPRETED:
+    if INTERPRETED:
         return tl.exp2(x)
     else:  # tl.exp2 handles subnormal results, at 3 instructions more a logit
         return tl.inline_asm_elementwise(

@@ -1,9 +1,8 @@
 """The Triton kernels: a loss and its gradient in one launch, each logit read from memory once.
 
-Two kernels share every formula. `tile_kernel` takes several short rows at a time. `row_kernel` takes one
-row: it holds it in registers, or walks along it twice; the second walk goes backwards, so that it meets
-what the caches still hold. Both know the gradient's weight w after the first half, so no later pass
-over the logits is due.
+Two kernels share every formula, and both hold their logits in registers. `tile_kernel` takes several short
+rows at a time. `row_kernel` takes one row, or a part of a long one. The gradient's weight w is known as soon
+as the row's sum is, so no later pass over the logits is due.
 
 For a row with label y, maximum m, d = z_y - m and s the sum of exp(z_j - m) over the rivals j != y:
 log p_y = d - log(exp(d) + s), and the gradient's label entry is -w s / (exp(d) + s). Nothing cancels.
@@ -17,80 +16,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from tolerant.losses import triton_parts as parts
 from tolerant.losses import triton_phi as own
+from tolerant.losses import triton_sums as sums
 
-PARTS = 128  # partial sums of the row weights; every program adds them up for itself
-INLINE_ROWS = 4096  # up to here every program adds the row weights up for itself
-_PARTS: tl.constexpr = tl.constexpr(PARTS)
-_SUMS: tl.constexpr = tl.constexpr(512)
 _LOWEST: tl.constexpr = tl.constexpr(-2e38)  # below every logit but -inf; finite also times log2(e)
-
-
-@triton.jit
-def _row_weight(class_weight, sample_weight, rows, labels, in_range, num_classes: tl.constexpr, acc):
-    """Class weight times sample weight. A class that does not exist weighs 1: its loss is NaN."""
-    weight = tl.zeros(labels.shape, acc) + 1.0
-    if class_weight is not None:
-        is_class = in_range & (labels >= 0) & (labels < num_classes)
-        weight *= tl.load(class_weight + labels, mask=is_class, other=1.0).to(acc)
-    if sample_weight is not None:
-        weight *= tl.load(sample_weight + rows, mask=in_range, other=0.0).to(acc)
-    return weight
-
-
-@triton.jit
-def _weight_sum(labels_ptr, class_weight, sample_weight, start, stop, ignore, num_classes, acc):
-    total = tl.zeros([_SUMS], acc)
-    for at in range(start, stop, _SUMS):
-        rows = at + tl.arange(0, _SUMS)
-        inside = rows < stop
-        labels = tl.load(labels_ptr + rows, mask=inside, other=0)
-        weight = _row_weight(class_weight, sample_weight, rows, labels, inside, num_classes, acc)
-        total += tl.where(inside & (labels != ignore), weight, 0.0)
-    return tl.sum(total, 0)
-
-
-@triton.jit
-def prepare_kernel(parts, ticket, labels, class_weight, sample_weight, n, ignore, C: tl.constexpr):
-    """Partial sums of the row weights, and the ticket of `_finish` back to 0."""
-    part = tl.program_id(0)
-    acc: tl.constexpr = parts.dtype.element_ty
-    span = tl.cdiv(n, _PARTS)
-    start = part * span
-    stop = tl.minimum(start + span, n)
-    weight = _weight_sum(labels, class_weight, sample_weight, start, stop, ignore, C, acc)
-    tl.store(parts + part, weight)
-    if part == 0:
-        tl.store(ticket, 0)
-
-
-@triton.jit
-def _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc):
-    """What a mean divides by: the sum of the weights of the rows that count."""
-    divisor = tl.full((), 1.0, acc)
-    if REDUCE == "mean":
-        if INLINE:
-            divisor = _weight_sum(labels, class_weight, sample_weight, 0, n, ignore, C, acc)
-        else:
-            divisor = tl.sum(tl.load(work + tl.arange(0, _PARTS)), 0)
-    return divisor
-
-
-@triton.jit
-def _finish(loss, work, ticket, total, divisor):
-    """Store the sum over all programs. The last one to come adds, always in the same order."""
-    programs = tl.num_programs(0)
-    partial = work + _PARTS
-    tl.store(partial + tl.program_id(0), total)
-    tl.debug_barrier()
-    if tl.atomic_add(ticket, 1, sem="acq_rel") == programs - 1:
-        everything = tl.zeros([_SUMS], total.dtype)
-        for at in range(0, programs, _SUMS):
-            index = at + tl.arange(0, _SUMS)
-            mask = index < programs
-            everything += tl.load(partial + index, mask=mask, other=0.0, volatile=True)
-        tl.store(loss, own.divide(tl.sum(everything, 0), divisor))
-        tl.store(ticket, 0)  # ready for the next launch
 
 
 @triton.jit
@@ -124,7 +54,7 @@ def tile_kernel(
     """Rows in registers: ROWS of them a step, COLS >= C columns, one exp a logit."""
     FAST: tl.constexpr = z.dtype.element_ty.primitive_bitwidth == 16
     acc: tl.constexpr = tl.float64 if z.dtype.element_ty == tl.float64 else tl.float32
-    divisor = _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc)
+    divisor = sums.divisor_of(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc)
     inverse = own.divide(tl.full((), 1.0, acc), divisor)
     total = tl.full((), 0.0, acc)
     cols = tl.arange(0, COLS)[None, :]
@@ -132,7 +62,7 @@ def tile_kernel(
         rows = tile * ROWS + tl.arange(0, ROWS)
         inside = rows < n
         label = tl.load(labels + rows, mask=inside, other=0)
-        weight = _row_weight(class_weight, sample_weight, rows, label, inside, C, acc)
+        weight = sums.row_weight(class_weight, sample_weight, rows, label, inside, C, acc)
         counts = inside & (label != ignore) & (weight != 0.0)
         at = z + rows.to(tl.int64)[:, None] * Z_STRIDE
         x = tl.load(at + cols, mask=counts[:, None] & (cols < C), other=float("-inf")).to(acc)
@@ -163,115 +93,109 @@ def tile_kernel(
             to = grad + rows.to(tl.int64)[:, None] * G_STRIDE
             tl.store(to + cols, g.to(grad.dtype.element_ty), mask=inside[:, None] & (cols < C))
     if REDUCE != "none":
-        _finish(loss, work, ticket, total, divisor)
+        sums.finish(loss, work, ticket, tl.program_id(0), total, divisor)
 
 
 @triton.jit
-def _without_label(x, ahead, lane):
-    """The label's logit becomes -inf. `ahead` is its distance from each group's first column."""
-    return tl.where(lane == ahead[:, :, None], float("-inf"), x)
+def _exponentials(x, lowest, FAST: tl.constexpr):
+    """Each thread's own base, at least `lowest`, its sum, and its exponentials over the base.
 
-
-@triton.jit
-def _walk(bases, sums, x, FAST: tl.constexpr):
-    """One step of a thread's running maximum and sum: no barrier, and one exp a step to rescale.
-
-    x is (threads, loads, logits of a load); also returns the step's exponentials over the new bases.
+    x is (threads, loads, logits of a load). The sum is written as a step of a running one: of 8192 logits in
+    fp32 Triton 3.6 then has all loads under way at once, and otherwise each waits for the one before.
     """
-    new = tl.maximum(bases, own.base_of(tl.max(tl.max(x, 2), 1), FAST))
-    e = own.exp_over(x, new[:, None, None], FAST)
-    return new, sums * own.exp_step(bases, new, FAST) + tl.sum(tl.sum(e, 2), 1), e
+    before = tl.zeros([x.shape[0]], x.dtype) + lowest
+    bases = tl.maximum(before, own.base_of(tl.max(tl.max(x, 2), 1), FAST))
+    e = own.exp_over(x, bases[:, None, None], FAST)
+    each = tl.zeros([x.shape[0]], x.dtype) * own.exp_step(before, bases, FAST) + tl.sum(tl.sum(e, 2), 1)
+    return bases, each, e
 
 
 @triton.jit
 def row_kernel(
-    z, labels, class_weight, sample_weight, upstream, loss, grad, work, ticket, n, ignore,
+    z, labels, class_weight, sample_weight, upstream, loss, grad, work, ticket, words, n, ignore,
     h0: tl.float64, h1: tl.float64, h2: tl.float64, h3: tl.float64, up_stride,
     C: tl.constexpr, Z_STRIDE: tl.constexpr, G_STRIDE: tl.constexpr, PHI: tl.constexpr,
-    REDUCE: tl.constexpr, INLINE: tl.constexpr, HELD: tl.constexpr, LOADS: tl.constexpr,
+    REDUCE: tl.constexpr, INLINE: tl.constexpr, PARTS: tl.constexpr, LOADS: tl.constexpr,
     THREADS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """One row at a time, LOADS * THREADS * VECTOR columns a step; VECTOR logits are one 16-byte load.
-
-    HELD: one step is the whole row, and its exponentials stay in registers.
-    """
-    BLOCK: tl.constexpr = LOADS * THREADS * VECTOR
-    FULL: tl.constexpr = 0 if HELD else C // BLOCK * BLOCK
+    """A row, or one of its PARTS, in registers: LOADS of VECTOR logits a thread, each one 16-byte load."""
     FAST: tl.constexpr = z.dtype.element_ty.primitive_bitwidth == 16
+    # Parts of equal length, from one line of the caches to another.
+    SPAN: tl.constexpr = C if PARTS == 1 else (C + 64 * PARTS - 1) // (64 * PARTS) * 64
     acc: tl.constexpr = tl.float64 if z.dtype.element_ty == tl.float64 else tl.float32
-    divisor = _divisor(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc)
+    divisor = sums.divisor_of(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc)
     inverse = own.divide(tl.full((), 1.0, acc), divisor)
     total = tl.full((), 0.0, acc)
     # Threads before loads: of two dimensions that are equal to it, Triton spreads the first over the lanes.
     first = tl.arange(0, THREADS)[:, None] * VECTOR + tl.arange(0, LOADS)[None, :] * (THREADS * VECTOR)
     lane = tl.arange(0, VECTOR)[None, None, :]
     cols = first[:, :, None] + lane
-    label = tl.load(labels + tl.program_id(0))
-    for row in range(tl.program_id(0), n, tl.num_programs(0)):
-        next_label = tl.load(labels + tl.minimum(row + tl.num_programs(0), n - 1))
-        weight = _row_weight(class_weight, sample_weight, row, label, True, C, acc)
+    seat = tl.program_id(0) if PARTS == 1 else parts.take_seat(words, n)
+    part = seat % PARTS
+    start = part * SPAN
+    step = tl.num_programs(0) // PARTS
+    label = tl.load(labels + seat // PARTS)
+    for row in range(seat // PARTS, n, step):
+        next_label = tl.load(labels + tl.minimum(row + step, n - 1))
+        weight = sums.row_weight(class_weight, sample_weight, row, label, True, C, acc)
         counts = (label != ignore) & (weight != 0.0)
         at = z + tl.cast(row, tl.int64) * Z_STRIDE
         known = counts & (label >= 0) & (label < C)
         z_y = tl.load(at + label, mask=known, other=float("nan")).to(acc)
-        place = tl.where(known, label, -VECTOR).to(tl.int32)
+        place = tl.where(known, label, -VECTOR).to(tl.int32) - start
         scale = weight
         if upstream is not None:
             scale *= tl.load(upstream + row * up_stride).to(acc)
         if REDUCE == "mean":
             scale *= inverse
 
-        bases = tl.full([THREADS], _LOWEST, acc)
-        sums = tl.zeros([THREADS], acc)
-        for start in range(0, tl.where(counts, FULL, 0), BLOCK):
-            x = tl.load(at + start + cols).to(acc)
-            if (place >= start) & (place < start + BLOCK):  # one step in all; the others need no masks
-                x = _without_label(x, place - start - first, lane)
-            bases, sums, e = _walk(bases, sums, x, FAST)
-        if FULL < C:
-            wanted = FULL + cols < tl.where(counts, C, 0)
-            x = tl.load(at + FULL + cols, mask=wanted, other=float("-inf")).to(acc)
-            x = _without_label(x, place - FULL - first, lane)
-            bases, sums, e = _walk(bases, sums, x, FAST)
-        top = tl.maximum(own.top_of(tl.max(bases, 0), FAST), z_y)
-        back = own.exp_between(bases, top, FAST)
-        rivals = tl.sum(sums * back, 0)
+        wanted = start + cols < tl.where(counts, C, 0)
+        if PARTS > 1:
+            wanted = (cols < SPAN) & wanted
+        x = tl.load(at + start + cols, mask=wanted, other=float("-inf")).to(acc)
+        # The label's logit becomes -inf; `place - first` is its distance from each group's first column.
+        x = tl.where(lane == (place - first)[:, :, None], float("-inf"), x)
+        if PARTS == 1:
+            bases, each, e = _exponentials(x, _LOWEST, FAST)
+            top = tl.maximum(own.top_of(tl.max(bases, 0), FAST), z_y)
+            rivals = tl.sum(each * own.exp_between(bases, top, FAST), 0)
+        else:
+            # Every thread has z_y before it publishes; after that, gradients may take the logits' place.
+            bases, each, e = _exponentials(x, tl.maximum(own.base_of(z_y, FAST), _LOWEST), FAST)
+            base = tl.max(bases, 0)
+            mine = tl.sum(each * own.exp_step(bases, base, FAST), 0)
+            following = z + tl.cast(tl.minimum(row + step, n - 1), tl.int64) * Z_STRIDE
+            parts.ask_ahead(following, start, SPAN, C, LOADS * THREADS * VECTOR)
+            all_bases, all_sums = parts.exchange(words, row, part, base, mine, PARTS)
+            base = tl.max(all_bases, 0)
+            top = tl.where(own.base_of(z_y, FAST) >= base, z_y, own.top_of(base, FAST))
+            rivals = tl.sum(all_sums * own.exp_between(all_bases, top, FAST), 0)
         value, factor, own_entry = _loss_and_coefficient(
             z_y, top, rivals, weight, scale, counts, h0, h1, h2, h3, PHI
         )
-        if REDUCE == "none":
-            tl.store(loss + row, value)
-        else:
+        if PARTS > 1:
+            value = tl.where(part == 0, value, 0.0)
+        if REDUCE != "none":
             total += value
+        elif part == 0:
+            tl.store(loss + row, value)
 
         if grad is not None:
             to = grad + tl.cast(row, tl.int64) * G_STRIDE
-            if HELD:
-                g = ((factor * back)[:, None, None] * e).to(grad.dtype.element_ty)
-                tl.store(to + cols, g, mask=cols < C, eviction_policy="evict_first")
-            elif factor == 0.0:
-                zero = tl.zeros([THREADS, LOADS, VECTOR], grad.dtype.element_ty)
-                for start in range(0, FULL, BLOCK):
-                    tl.store(to + start + cols, zero)
-                if FULL < C:
-                    tl.store(to + FULL + cols, zero, mask=FULL + cols < C)
-            else:
-                base = own.base_of(top, FAST)
-                scaled = factor * own.exp_between(base, top, FAST)
-                if FULL < C:
-                    g = (scaled * own.exp_over(x, base, FAST)).to(grad.dtype.element_ty)
-                    tl.store(to + FULL + cols, g, mask=FULL + cols < C, eviction_policy="evict_first")
-                for step in range(0, FULL, BLOCK):
-                    behind = FULL - BLOCK - step
-                    x = tl.load(at + behind + cols, eviction_policy="evict_first").to(acc)
-                    g = (scaled * own.exp_over(x, base, FAST)).to(grad.dtype.element_ty)
-                    tl.store(to + behind + cols, g, eviction_policy="evict_first")
+            back = own.exp_between(bases, top, FAST)
+            g = ((factor * back)[:, None, None] * e).to(grad.dtype.element_ty)
+            inside = start + cols < C
+            is_here = known
+            if PARTS > 1:
+                inside = (cols < SPAN) & inside
+                is_here = known & (place >= 0) & (place < SPAN)
+            tl.store(to + start + cols, g, mask=inside, eviction_policy="evict_first")
             # The label's own entry comes last, over what the threads have written there.
             tl.debug_barrier()
-            tl.store(to + label, own_entry.to(grad.dtype.element_ty), mask=known)
+            tl.store(to + label, own_entry.to(grad.dtype.element_ty), mask=is_here)
         label = next_label  # asked for a row ahead, or every row would wait for it
     if REDUCE != "none":
-        _finish(loss, work, ticket, total, divisor)
+        sums.finish(loss, work, ticket, seat, total, divisor)
 
 
 @triton.jit
