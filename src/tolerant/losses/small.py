@@ -35,8 +35,9 @@ def sweep(
     label entry is -w r / (1 + r): no digit is lost as long as r is not huge.
     """
     dtype = compute_dtype(logits)
-    exact = logits.dtype == dtype  # .to(dtype) takes 4 us also where it has nothing to do
-    z = (logits.detach() if exact else logits.detach().to(dtype)).numpy()
+    exact = logits.dtype == dtype
+    # .float() and .type() reach their loop 2 us before .to() does
+    z = (logits if exact else logits.float()).detach().numpy()
     own = np.arange(0, z.size, z.shape[1]) + labels.numpy()
     with np.errstate(all="ignore"):
         ratios = z - z.take(own)[:, None]
@@ -54,5 +55,5 @@ def sweep(
     losses = torch.from_numpy(values * each)
     gradient = torch.from_numpy(ratios) if want else None
     if gradient is not None and not exact:
-        gradient = gradient.to(logits.dtype)
+        gradient = gradient.type(logits.dtype)
     return torch.from_numpy(values) if isinstance(row_weight, Tensor) else None, losses, gradient
