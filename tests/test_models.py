@@ -69,8 +69,22 @@ def test_cnn8_is_table_2s():
     dense = [m.out_features for m in model if isinstance(m, nn.Linear)]
     assert dense == [256, 10]
     assert sum(isinstance(m, nn.BatchNorm1d) for m in model) == 1
-    without = build("cnn8", 10, dense_batch_norm=False)
-    assert not any(isinstance(m, nn.BatchNorm1d) for m in without)
+    for dense, relus in (("relu", 1), ("linear", 0)):
+        other = build("cnn8", 10, dense=dense)
+        assert not any(isinstance(m, nn.BatchNorm1d) for m in other)
+        assert sum(isinstance(m, nn.ReLU) for m in other) == relus
+    with pytest.raises(ValueError, match="dense must be one of norm-relu, relu, linear; got 'tanh'"):
+        build("cnn8", 10, dense="tanh")
+
+
+def test_initialisations_have_their_sizes():
+    """Standard deviations of a 3 x 3 convolution between 128 channels."""
+    n = 9 * 128
+    expected = {"torch": (3 * n) ** -0.5, "he": (2 / n) ** 0.5, "glorot": n**-0.5}
+    for init, size in expected.items():
+        model = build("cnn8", 10, init=init)
+        conv = next(m for m in model if isinstance(m, nn.Conv2d) and m.in_channels == 128 == m.out_channels)
+        assert float(conv.weight.detach().std()) == pytest.approx(size, rel=0.02)
 
 
 @pytest.mark.parametrize("name", MODELS)
