@@ -27,7 +27,8 @@ from tolerant.experiment.row import commit
 from tolerant.losses import triton_kernels
 from tolerant.losses.fused import plain_phi_rows
 from tolerant.losses.phi import PHI
-from tolerant.losses.triton_kernels import Call, Plan, launch, phi_loss, plan_for
+from tolerant.losses.triton_kernels import phi_loss
+from tolerant.losses.triton_launch import Call, Plan, launch, plan_for
 
 Q = 0.7
 Run = Callable[[int], object]

@@ -8,13 +8,14 @@ import torch.nn.functional as F
 from interpreted import DEVICE, INTERPRETED, from_outside, on_device, run_interpreted
 from torch import Tensor
 
-from tolerant.losses import triton_kernels
+from tolerant.losses import triton_kernels, triton_launch
 from tolerant.losses.fused import plain_phi_rows
 from tolerant.losses.linear import linear_lq_loss
 from tolerant.losses.log_prob import log_p_y
 from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
-from tolerant.losses.triton_kernels import Call, Plan, launch, phi_loss
+from tolerant.losses.triton_kernels import phi_loss
+from tolerant.losses.triton_launch import Call, Plan, launch
 
 gpu_only = pytest.mark.gpu
 
@@ -56,7 +57,7 @@ def test_in_the_interpreter() -> None:
 @pytest.fixture(params=PLANS)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every kernel at one small size: also short rows in parts of 128, three of them at 300 classes."""
-    monkeypatch.setattr(triton_kernels, "plan_for", lambda *_: PLANS[request.param])
+    monkeypatch.setattr(triton_launch, "plan_for", lambda *_: PLANS[request.param])
     return request.param
 
 
@@ -231,8 +232,8 @@ def test_gradient_in_place_of_the_logits(kind: str) -> None:
     y = torch.arange(5, device=DEVICE)
     call = Call("lq", (("q", 0.7),), -100, "none")
     apart = torch.empty_like(z)
-    loss = launch(call, z, y, grad=apart, plan=triton_kernels.plan_for(300, 4))
-    same = launch(call, z, y, grad=z, plan=triton_kernels.plan_for(300, 4))
+    loss = launch(call, z, y, grad=apart, plan=triton_launch.plan_for(300, 4))
+    same = launch(call, z, y, grad=z, plan=triton_launch.plan_for(300, 4))
     assert torch.equal(loss, same)
     assert torch.equal(z, apart)
 
@@ -258,7 +259,7 @@ def test_rows_move(num_classes: int) -> None:
     rows = torch.randn(6, num_classes, device=DEVICE)
     source = torch.tensor([0, 5, 2, 4, 4, 5], device=DEVICE)
     expected = rows[source]
-    assert torch.equal(triton_kernels.move_rows_(rows, source), expected)
+    assert torch.equal(triton_launch.move_rows_(rows, source), expected)
 
 
 @on_device

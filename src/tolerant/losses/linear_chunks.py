@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tolerant.losses import triton_kernels
+from tolerant.losses import triton_kernels, triton_launch
 from tolerant.losses.fused import phi_rows, plain_phi_rows
 from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.phi import PHI
@@ -108,8 +108,8 @@ def _room(size: int, num_held: int) -> int:
 def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want: bool) -> Tensor:
     """Weighted losses of the rows; if wanted, their gradient takes the logits' place."""
     if triton_kernels.available(z):
-        call = triton_kernels.Call(job.phi, tuple(job.hyper.items()), -100, "none")
-        return triton_kernels.launch(call, z, labels, None, row_weight, grad=z if want else None)
+        call = triton_launch.Call(job.phi, tuple(job.hyper.items()), -100, "none")
+        return triton_launch.launch(call, z, labels, None, row_weight, grad=z if want else None)
     rows = phi_rows if z.device.type == "cpu" else plain_phi_rows
     with torch.enable_grad():
         leaf = z.detach().requires_grad_(want)
@@ -138,7 +138,7 @@ def _gather_live(grad: Tensor, labels: Tensor) -> Tensor:
     num_live = rank[-1].to("cpu", non_blocking=True)
     counted = torch.cuda.current_stream(grad.device).record_event() if grad.is_cuda else None
     if triton_kernels.available(grad):
-        triton_kernels.move_rows_(grad, source)
+        triton_launch.move_rows_(grad, source)
     else:
         to = in_place.logical_not().nonzero().squeeze(1)
         grad[to] = grad[source[to]]

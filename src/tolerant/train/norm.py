@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tolerant.losses.triton_kernels import gpu_can
+from tolerant.losses.triton_launch import gpu_can
 
 
 class BatchNorm(nn.BatchNorm2d):

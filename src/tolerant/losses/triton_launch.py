@@ -1,0 +1,223 @@
+"""Launching the Triton kernels: how a call is cut up, and what it needs beside its tensors.
+
+Nothing here imports Triton before a loss needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tolerant.losses.log_prob import compute_dtype
+
+_PART = 8192  # columns of a long row that one program holds in registers
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a launch computes, apart from its tensors."""
+
+    phi: str
+    hyper: tuple[tuple[str, float], ...]
+    ignore_index: int
+    reduction: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a launch is cut up: several rows a program (``tile``), or one row or a part of it (``row``)."""
+
+    kind: str
+    size: int  # rows a step, for tile; the most columns a program holds, for row
+    warps: int
+    programs_per_sm: int
+
+
+def plan_for(num_classes: int, element_size: int) -> Plan:
+    """The fastest of those tried on an H200 at 1000, 4096, 32000 and 128256 classes."""
+    cols = _power_of_2(num_classes)
+    half = element_size == 2
+    if cols <= 256:
+        return Plan("tile", size=2048 // cols, warps=4, programs_per_sm=8)
+    if cols <= 1024:  # in bf16 a row a warp: reductions need no barrier
+        return Plan("row", size=cols, warps=1 if half else 2, programs_per_sm=24 if half else 12)
+    if cols <= 8192:
+        warps = max(1, cols // 4096) if half else cols // 1024 * element_size // 8
+        return Plan("row", size=cols, warps=warps, programs_per_sm=(12 if half else 16) // warps)
+    if not half and cols * element_size <= 128 << 10:  # half of a multiprocessor's registers
+        warps = cols * element_size >> 13
+        return Plan("row", size=cols, warps=warps, programs_per_sm=16 // warps)
+    if num_classes * element_size % 8:  # loads of 2 or 4 bytes: registers go into their addresses
+        return Plan("row", size=_PART, warps=8, programs_per_sm=3)
+    if half:
+        return Plan("row", size=_PART, warps=4, programs_per_sm=5)
+    return Plan("row", size=_PART, warps=element_size, programs_per_sm=16 // element_size)
+
+
+def launch(
+    call: Call,
+    logits: Tensor,
+    labels: Tensor,
+    weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    *,
+    grad: Tensor | None = None,
+    upstream: Tensor | None = None,
+    plan: Plan | None = None,
+) -> Tensor:
+    """Run the kernels; the gradient goes to `grad` (which may be `logits` itself), where given."""
+    from tolerant.losses import triton_parts, triton_phi, triton_rows, triton_sums
+
+    n, num_classes = logits.shape
+    function, numbers = triton_phi.constants(call.phi, dict(call.hyper))
+    acc = compute_dtype(logits)
+    device = logits.device
+    plan = plan or plan_for(num_classes, logits.element_size())
+    cols = _power_of_2(num_classes)
+    multiprocessors = _multiprocessors(device)
+    rows = parts = 1
+    if plan.kind == "tile":  # a small batch is spread over the multiprocessors, a row a few lanes at least
+        rows = max(min(plan.size, _power_of_2(-(-n // multiprocessors))), 128 * plan.warps // cols, 1)
+    else:
+        parts = -(-num_classes // plan.size)
+    programs = parts * min(-(-n // rows), max(1, multiprocessors * plan.programs_per_sm // parts))
+    reduced = call.reduction != "none"
+    loss = torch.empty(() if reduced else (n,), dtype=acc, device=device)
+    work = ticket = None
+    inline = False
+    with torch.cuda.device_of(logits):
+        if reduced:
+            work = torch.empty(triton_sums.PARTS + programs, dtype=acc, device=device)
+            ticket = _ticket(device)
+            # Small batches do without a launch before the launch: each program adds up the row weights.
+            inline = ticket is not None and n <= triton_sums.INLINE_ROWS
+            if not inline:
+                ticket = torch.empty(1, dtype=torch.int32, device=device) if ticket is None else ticket
+                triton_sums.prepare_kernel[(triton_sums.PARTS,)](
+                    work, ticket, labels, weight, sample_weight, n, call.ignore_index, C=num_classes
+                )
+        common: dict[str, Any] = {
+            "C": num_classes,
+            "Z_STRIDE": logits.stride(0),
+            "G_STRIDE": 0 if grad is None else grad.stride(0),
+            "PHI": function,
+            "REDUCE": call.reduction,
+            "INLINE": inline,
+            "num_warps": plan.warps,
+        }
+        up_stride = 0 if upstream is None or reduced else upstream.stride(0)
+        tensors = (logits, labels, weight, sample_weight, upstream, loss, grad, work, ticket)
+        scalars = (n, call.ignore_index, *numbers, up_stride)
+        if plan.kind == "tile":
+            triton_rows.tile_kernel[(programs,)](*tensors, *scalars, ROWS=rows, COLS=cols, **common)
+        else:
+            # Rows that start anywhere are read one by one.
+            vector = math.gcd(16 // logits.element_size(), logits.stride(0), num_classes)
+            threads = 32 * plan.warps
+            common["LOADS"] = max(1, min(cols, plan.size) // (threads * vector))
+            common |= {"PARTS": parts, "THREADS": threads, "VECTOR": vector}
+            kernel = triton_rows.row_kernel[(programs,)]
+            words = None
+            if parts > 1:
+                word = torch.int64 if acc == torch.float64 else torch.int32
+                # All these programs are to be there at once: 65536 registers are a multiprocessor's.
+                common["maxnreg"] = min(65536 // (threads * plan.programs_per_sm) // 8 * 8, 248)
+                words = torch.zeros(n * triton_parts.WORDS + 1, dtype=word, device=device)
+                if device.type == "cpu":
+                    # Triton's interpreter runs one program after the other: none can wait for the next, which
+                    # would then find gradients where its logits were. So a first launch leaves all words
+                    # behind, and the second one reads a copy.
+                    kernel(*tensors[:6], None, *tensors[7:], words, *scalars, **common)
+                    words[-1] = 0
+                    tensors = (logits.clone(memory_format=torch.contiguous_format), *tensors[1:])
+                    common["Z_STRIDE"] = num_classes
+            kernel(*tensors, words, *scalars, **common)
+    return loss
+
+
+# Launches count their finished programs in a ticket, which the last one puts back to 0. Two launches at
+# the same time must not share one: those of one stream follow each other, and a captured one, which may
+# be replayed on any stream, has its own.
+_TICKETS = 8192
+_tickets: dict[torch.device, tuple[Tensor, dict[int, int]]] = {}
+
+
+def _ticket(device: torch.device) -> Tensor | None:
+    """A ticket at 0; None where there is none, as in a capture before the first launch."""
+    if device.type == "cpu":  # Triton's interpreter: one program after the other
+        return torch.zeros(1, dtype=torch.int32)
+    capturing = torch.cuda.is_current_stream_capturing()
+    if device not in _tickets:
+        if capturing:
+            return None
+        # 16 bytes each: Triton compiles anew for pointers of another alignment.
+        _tickets[device] = torch.zeros(_TICKETS, 4, dtype=torch.int32, device=device), {}
+        torch.cuda.synchronize(device)  # once: the zeros must be there for every stream
+    tickets, taken = _tickets[device]
+    owner = -len(taken) if capturing else torch.cuda.current_stream(device).cuda_stream
+    if owner not in taken and len(taken) == _TICKETS:
+        return None
+    return tickets[taken.setdefault(owner, len(taken))]
+
+
+def scale_(grad: Tensor, upstream: Tensor) -> Tensor:
+    """Multiply contiguous rows (N, C) by a number or one number a row, in place, on the device."""
+    from tolerant.losses import triton_rows
+
+    n, num_classes = grad.shape
+    cols = min(_power_of_2(num_classes), 4096)
+    rows = 4096 // cols
+    tiles = -(-n // rows) * -(-num_classes // cols)
+    per_row = upstream.dim() == 1
+    with torch.cuda.device_of(grad):
+        triton_rows.scale_kernel[(min(tiles, 8 * _multiprocessors(grad.device)),)](
+            grad, upstream, n, upstream.stride(0) if per_row else 0,
+            C=num_classes, PER_ROW=per_row, ROWS=rows, COLS=cols,
+        )  # fmt: skip
+    return grad
+
+
+def move_rows_(rows: Tensor, source: Tensor) -> Tensor:
+    """``rows[i] = rows[source[i]]`` in place, on the device; no row may be both read and written."""
+    from tolerant.losses import triton_rows
+
+    n, num_classes = rows.shape
+    cols = min(_power_of_2(num_classes), 8192)
+    parts = min(-(-num_classes // cols), 4)  # several programs a row, or few rows would move slowly
+    with torch.cuda.device_of(rows):
+        triton_rows.move_rows_kernel[(n, parts)](
+            rows, source, STRIDE=rows.stride(0), C=num_classes, COLS=cols, num_warps=8
+        )
+    return rows
+
+
+@functools.cache
+def gpu_can(device: torch.device) -> bool:
+    """Whether the kernels run there: Triton, and a GPU of compute capability 8.0 or newer."""
+    has_triton = importlib.util.find_spec("triton") is not None
+    return has_triton and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@functools.cache
+def most_classes(device: torch.device) -> int:
+    """The parts of a row wait for each other, so there must be room for several rows at once."""
+    from tolerant.losses import triton_parts
+
+    return _PART * min(triton_parts.MOST_PARTS, _multiprocessors(device) // 2)
+
+
+@functools.cache
+def _multiprocessors(device: torch.device) -> int:
+    if device.type == "cpu":  # Triton's interpreter
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _power_of_2(x: int) -> int:
+    return 1 << (x - 1).bit_length()
