@@ -255,11 +255,29 @@ def test_what_parts_tell_each_other_is_never_0(dtype: torch.dtype, monkeypatch: 
 
 @on_device
 @pytest.mark.parametrize("num_classes", [3, 300, 20000])
-def test_rows_move(num_classes: int) -> None:
+@pytest.mark.parametrize("alive", ["", "0", "5", "012", "345", "14", "0135", "012345"])
+def test_live_rows_come_first(num_classes: int, alive: str) -> None:
     rows = torch.randn(6, num_classes, device=DEVICE)
-    source = torch.tensor([0, 5, 2, 4, 4, 5], device=DEVICE)
-    expected = rows[source]
-    assert torch.equal(triton_launch.move_rows_(rows, source), expected)
+    before = rows.clone()
+    kept = [int(i) for i in alive]
+    live = torch.tensor([i in kept for i in range(6)], device=DEVICE)
+    origin = torch.zeros(6, dtype=torch.int64, device=DEVICE)
+    count = triton_launch.live_first_(rows, live, origin, 100)
+    assert count == len(kept)
+    found = origin[:count] - 100
+    assert sorted(found.tolist()) == kept
+    assert torch.equal(rows[:count], before[found])
+
+
+@on_device
+def test_live_rows_of_more_than_a_block_come_first() -> None:
+    g = torch.Generator().manual_seed(0)
+    live = (torch.rand(20000, generator=g) < 0.4).to(DEVICE)
+    rows = torch.arange(20000.0, device=DEVICE).unsqueeze(1).repeat(1, 3)
+    origin = torch.zeros(20000, dtype=torch.int64, device=DEVICE)
+    count = triton_launch.live_first_(rows, live, origin, 0)
+    assert torch.equal(origin[:count].sort().values, live.nonzero().squeeze(1))
+    assert torch.equal(rows[:count, 2].long(), origin[:count])
 
 
 @on_device

@@ -59,7 +59,7 @@ def sweep(
     total = _WeightGrad(weight, job.accumulate_fp32) if wants[1] else None
     grad_bias = hidden.new_zeros(num_classes, dtype=acc) if wants[2] else None
     start = num_held = 0  # of the buffer's rows, those with gradients that wait for their products
-    origins: list[Tensor] = []  # where they came from
+    origin = torch.empty(len(buffer), dtype=torch.int64, device=hidden.device)  # and where they came from
     while start < num_rows:
         rows = slice(start, start + _room(len(buffer), num_held))
         h, y = hidden[rows], labels[rows]
@@ -80,18 +80,15 @@ def sweep(
             if total is not None:
                 total.add(z, h)
             continue
-        live = _gather_live(z, y)
-        num_held += len(live)
-        origins.append(live + rows.start)
+        num_held += _live_first_(z, y, origin[num_held:], rows.start)
         # Products of few rows leave the GPU half idle: the live rows of several chunks go together.
         if num_held and (start == num_rows or not _room(len(buffer), num_held)):
-            origin = torch.cat(origins)
+            held, of = buffer[:num_held], origin[:num_held]
             if grad_hidden is not None:
-                grad_hidden.index_copy_(0, origin, torch.mm(buffer[:num_held], weight))
+                grad_hidden.index_copy_(0, of, torch.mm(held, weight))
             if total is not None:
-                total.add(buffer[:num_held], hidden[origin])
+                total.add(held, hidden[of])
             num_held = 0
-            origins.clear()
     grad_weight = None if total is None else total.result()
     return losses, (grad_hidden, grad_weight, grad_bias)
 
@@ -123,28 +120,21 @@ def _capturing(t: Tensor) -> bool:
     return t.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def _gather_live(grad: Tensor, labels: Tensor) -> Tensor:
-    """Brings the rows with a gradient to the front, in place, and returns where they came from.
+def _live_first_(grad: Tensor, labels: Tensor, origin: Tensor, first: int) -> int:
+    """Bring the rows with a gradient to the front, in place, and count them; origin: first + where each was.
 
     The label's entry is minus the sum of the others, all of one sign: where it is 0 the row is.
     """
     live = grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0
-    rank = live.cumsum(0)
-    # The last live row takes the first dead row's place, and so on: read here, written there, never both.
-    row = torch.arange(len(grad), device=grad.device)
-    in_place = live | (row >= rank[-1])
-    source = torch.where(in_place, row, torch.searchsorted(rank, rank[-1] + rank - row))
-    # The host waits for this number alone, and comes back while the rows still move.
-    num_live = rank[-1].to("cpu", non_blocking=True)
-    counted = torch.cuda.current_stream(grad.device).record_event() if grad.is_cuda else None
     if triton_kernels.available(grad):
-        triton_launch.move_rows_(grad, source)
-    else:
-        to = in_place.logical_not().nonzero().squeeze(1)
-        grad[to] = grad[source[to]]
-    if counted is not None:
-        counted.synchronize()
-    return source[: int(num_live)]
+        return triton_launch.live_first_(grad, live, origin, first)
+    num_live = int(live.sum())
+    source = torch.arange(num_live, device=grad.device)
+    holes = live[:num_live].logical_not().nonzero().squeeze(1)
+    source[holes] = live[num_live:].nonzero().squeeze(1) + num_live
+    grad[holes] = grad[source[holes]]
+    torch.add(source, first, out=origin[:num_live])
+    return num_live
 
 
 class _WeightGrad:

@@ -183,18 +183,29 @@ def scale_(grad: Tensor, upstream: Tensor) -> Tensor:
     return grad
 
 
-def move_rows_(rows: Tensor, source: Tensor) -> Tensor:
-    """``rows[i] = rows[source[i]]`` in place, on the device; no row may be both read and written."""
-    from tolerant.losses import triton_rows
+def live_first_(rows: Tensor, live: Tensor, origin: Tensor, first: int) -> int:
+    """Bring the live rows to the front, in place, and count them; origin: first + where each was.
+
+    The host waits for the count alone, and comes back while the rows still move.
+    """
+    from tolerant.losses import triton_live
 
     n, num_classes = rows.shape
     cols = min(_power_of_2(num_classes), 8192)
     parts = min(-(-num_classes // cols), 4)  # several programs a row, or few rows would move slowly
+    moves = torch.empty(n, 2, dtype=torch.int32, device=rows.device)
+    counts = torch.empty(2, dtype=torch.int32, device=rows.device)
     with torch.cuda.device_of(rows):
-        triton_rows.move_rows_kernel[(n, parts)](
-            rows, source, STRIDE=rows.stride(0), C=num_classes, COLS=cols, num_warps=8
+        block = min(_power_of_2(n), 8192)
+        triton_live.plan_kernel[(1,)](live, origin, moves, counts, n, first, BLOCK=block, num_warps=8)
+        on_host = counts.to("cpu", non_blocking=True)
+        counted = torch.cuda.current_stream().record_event() if rows.is_cuda else None
+        triton_live.move_kernel[(max(1, n // 2), parts)](
+            rows, origin, moves, counts, first, STRIDE=rows.stride(0), C=num_classes, COLS=cols, num_warps=8
         )
-    return rows
+        if counted is not None:
+            counted.synchronize()
+    return int(on_host[0])
 
 
 @functools.cache

@@ -219,17 +219,3 @@ def scale_kernel(
             at = grad + rows.to(tl.int64)[:, None] * C + cols
             g = tl.load(at, mask=mask, other=0.0).to(acc) * factor[:, None]
             tl.store(at, g.to(grad.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def move_rows_kernel(rows, source, STRIDE: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr):
-    """Row i becomes row source[i]. No row may be both read and written."""
-    to = tl.program_id(0)
-    of = tl.load(source + to)
-    if of != to:
-        at = rows + tl.cast(of, tl.int64) * STRIDE
-        into = rows + tl.cast(to, tl.int64) * STRIDE
-        for start in range(tl.program_id(1) * COLS, C, tl.num_programs(1) * COLS):
-            cols = start + tl.arange(0, COLS)
-            x = tl.load(at + cols, mask=cols < C, eviction_policy="evict_first")
-            tl.store(into + cols, x, mask=cols < C)
