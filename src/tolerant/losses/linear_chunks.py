@@ -58,6 +58,7 @@ def sweep(
         grad_hidden = hidden.new_zeros(hidden.shape) if some_dead else hidden.new_empty(hidden.shape)
     total = _WeightGrad(weight, job.accumulate_fp32) if wants[1] else None
     grad_bias = hidden.new_zeros(num_classes, dtype=acc) if wants[2] else None
+    columns = weight.t()
     start = num_held = 0  # of the buffer's rows, those with gradients that wait for their products
     origin = torch.empty(len(buffer), dtype=torch.int64, device=hidden.device)  # and where they came from
     while start < num_rows:
@@ -65,9 +66,9 @@ def sweep(
         h, y = hidden[rows], labels[rows]
         z = buffer[num_held : num_held + len(h)]
         if bias is None:
-            torch.mm(h, weight.t(), out=z)
+            torch.mm(h, columns, out=z)
         else:
-            torch.addmm(bias, h, weight.t(), out=z)
+            torch.addmm(bias, h, columns, out=z)
         losses[rows] = _loss_in_place(z, y, row_weight[rows], job, any(wants))
         start += len(h)
         if not any(wants):
@@ -94,12 +95,12 @@ def sweep(
 
 
 def _room(size: int, num_held: int) -> int:
-    """How many rows to take next, in whole tiles of the products; 0 where too few are left to be worth it.
+    """How many rows to take next, in whole tiles of the products; 0 where half the buffer is held.
 
-    Few rows wait for the layer to be read: a product of 128 takes more than an eighth of one of 1024.
+    Fewer rows are not worth it: their product waits for the layer to be read, and the device for the host.
     """
     left = size - num_held
-    return size if num_held == 0 else left // 128 * 128 if 4 * left >= size else 0
+    return size if num_held == 0 else left // 128 * 128 if 2 * left >= size else 0
 
 
 def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want: bool) -> Tensor:
