@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -139,21 +140,31 @@ def differences(table: Sequence[Line], title: str) -> Figure:
     for axis, (dataset, noise) in zip(axes, places, strict=False):
         here = [line for line in table if (line.dataset, line.noise) == (dataset, noise)]
         rates = sorted({line.rate for line in here})
+        # MAE differs by tens of points: it leaves the panel, with a number, rather than flatten it.
+        limit = min(max(2.0, *(1.2 * abs(line.difference or 0.0) for line in here)), 6.0)
         for line in here:
             shift = (methods.index(line.method) - (len(methods) - 1) / 2) * 0.8 / len(methods)
-            axis.errorbar(
+            x, difference, colour = (
                 rates.index(line.rate) + shift,
                 line.difference or 0.0,
+                METHOD_COLOURS[line.method],
+            )
+            axis.errorbar(
+                x,
+                difference,
                 yerr=line.margin,
                 fmt="o",
                 markersize=4.5,
                 capsize=2,
                 linewidth=1,
-                color=METHOD_COLOURS[line.method],
+                color=colour,
                 label=_math(METHODS[line.method]),
             )
-        # MAE's intervals are ten times the others': they leave the panel rather than flatten it.
-        limit = max(2.0, *(1.2 * abs(line.difference or 0.0) for line in here))
+            if abs(difference) > limit:
+                edge = math.copysign(limit, difference)
+                axis.plot(x, 0.96 * edge, "^" if edge > 0 else "v", markersize=4.5, color=colour)
+                text = f"{difference:+.1f}".replace("-", "−")
+                axis.annotate(text, (x, 0.88 * edge), (5, 0), textcoords="offset points", va="center")
         axis.set_ylim(-limit, limit)
         axis.axhline(0, color=BLACK, linewidth=0.8)
         axis.set_title(f"{DATASETS.get(dataset, dataset)}, {noise}", loc="left")
