@@ -71,11 +71,10 @@ class _NormPool(torch.autograd.Function):
         per_x = -scale * d_weight * inverse * (x.shape[1] / x.numel())
         constant = -scale * d_bias * (x.shape[1] / x.numel()) - mean * per_x
         scale, per_x, constant = map(_channels, (scale, per_x, constant))
-        # One pass for all places, then the found ones written over: torch's backward of the pooling would
+        # One pass for all places, then the found ones added to: torch's backward of the pooling would
         # fill with zeros, and two more passes would have to add the rest.
-        found = torch.addcmul(constant, top, per_x).addcmul_(grad, scale)
         dx = torch.addcmul(constant, x, per_x)
-        _places(dx).scatter_(1, _places(place), _places(found))
+        _places(dx).scatter_add_(1, _places(place), _places(grad.mul_(scale)))
         return dx, d_weight, d_bias, None, None
 
 
