@@ -263,6 +263,26 @@ def test_sample_weight_has_a_gradient(small_batches):
         assert torch.autograd.gradgradcheck(lambda z, w, loss=loss: loss(z, labels, w), (leaf, weights))
 
 
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("name", [*REGISTRY, "forward", "backward"])
+def test_a_weight_of_zero_has_its_rows_loss_as_gradient(name, create_graph, impl):
+    # Learning to reweight (Ren et al. 2018) takes this gradient at weights that are all 0.
+    logits, labels, _ = example()
+    corrections = {"forward": ForwardCorrected, "backward": BackwardCorrected}
+
+    def make(reduction):
+        if name not in corrections:
+            return make_loss(name, reduction=reduction, impl=impl)
+        noise = 0.8 * torch.eye(C) + 0.2 / C
+        return corrections[name](CCELoss(reduction=reduction, impl=impl), noise)
+
+    weight = torch.zeros(N, requires_grad=True)
+    value = make("sum")(logits.requires_grad_(), labels, weight)
+    (found,) = torch.autograd.grad(value, weight, create_graph=create_graph)
+    torch.testing.assert_close(found, make("none")(logits, labels))
+
+
 @pytest.mark.parametrize("name", REGISTRY)
 def test_per_sample_gradients_by_vmap(name):
     logits, labels, _ = example(10)

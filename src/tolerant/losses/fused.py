@@ -51,10 +51,13 @@ def plain_phi_rows(
 
 
 def weigh(values: Tensor, row_weight: RowWeight) -> Tensor:
-    """row_weight * values, where a row of weight 0 is left out even if its value is inf."""
+    """row_weight * values, where a row of weight 0 is left out even if its value is inf.
+
+    The gradient in a weight of 0 is still the row's value: reweighting by gradients starts from there.
+    """
     if not isinstance(row_weight, Tensor):
         return values * row_weight
-    return torch.where(row_weight == 0, 0.0, row_weight * values)
+    return row_weight * torch.where(row_weight == 0, values.nan_to_num(0.0, 0.0, 0.0), values)
 
 
 class _PhiRows(torch.autograd.Function):

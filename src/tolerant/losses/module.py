@@ -107,10 +107,10 @@ class RobustLoss(nn.Module):
         """The loss without a module: what `forward` and `tolerant.functional` call."""
 
         def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
-            # A row that does not count must not reach the formula: where it holds -inf, 0 * inf in the
+            # A row that does not count must not reach the formula where it holds -inf: 0 * inf in the
             # formula's derivative would be NaN.
             if isinstance(row_weight, Tensor):
-                z = torch.where((row_weight == 0).unsqueeze(1), 0.0, z)
+                z = torch.where((row_weight == 0).unsqueeze(1) & ~z.isfinite().all(1, keepdim=True), 0.0, z)
             return fused.weigh(cls.formula(z, y, **hyper), row_weight)
 
         return weighted_loss(logits, labels, weighing, rows)
