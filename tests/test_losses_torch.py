@@ -394,6 +394,16 @@ def test_gjs_of_two_views_is_the_divergence():
     assert torch.autograd.gradcheck(lambda z: GJSLoss(pi=pi)((z, two), labels), leaf)
 
 
+def test_gjs_of_two_views_leaves_ignored_rows_out():
+    one, labels, generator = example(16)
+    two = torch.randn(N, C, generator=generator)
+    holes = torch.where(torch.arange(N) % 3 == 0, -100, labels)
+    one[0], two[3, 1] = math.nan, math.inf
+    keep = holes != -100
+    torch.testing.assert_close(GJSLoss()((one, two), holes), GJSLoss()((one[keep], two[keep]), labels[keep]))
+    torch.testing.assert_close(GJSLoss()((one[1], two[1]), labels[1]), GJSLoss()((one[1:2], two[1:2]), labels[1:2]))
+
+
 def test_sum_loss_adds():
     logits, labels, _ = example(16)
     both = SumLoss(NCELoss(), RCELoss(), factors=(2.0, 0.5))

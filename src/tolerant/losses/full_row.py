@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from tolerant.losses.check import check_logits_and_labels
 from tolerant.losses.domain import Domain
-from tolerant.losses.fused import RowWeight
+from tolerant.losses.fused import RowWeight, weigh
 from tolerant.losses.log_prob import log_softmax
 from tolerant.losses.module import RobustLoss
 from tolerant.losses.phi import PHI, Phi
-from tolerant.losses.reduction import Weighing, weighted_loss
+from tolerant.losses.reduction import Weighing, rows_of, weighted_loss
 
 
 def nce(logits: Tensor, labels: Tensor) -> Tensor:
@@ -165,11 +164,14 @@ class GJSLoss(RobustLoss):
             return super().compute(logits, labels, hyper, weighing, impl)
         if not logits:
             raise ValueError("views must hold at least one tensor of logits; got none.")
-        for view in logits:
-            check_logits_and_labels(view, labels)
-        flat = [view.movedim(1, -1).reshape(-1, view.shape[1]) for view in logits]
+        for view in logits[1:]:
+            if view.shape != logits[0].shape:
+                raise ValueError(
+                    f"views must have one shape; got {tuple(logits[0].shape)} and {tuple(view.shape)}."
+                )
+        others = [rows_of(view) for view in logits[1:]]
 
         def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
-            return row_weight * gjs([z, *flat[1:]], y, **hyper)
+            return weigh(gjs([z, *others], y, **hyper), row_weight)
 
         return weighted_loss(logits[0], labels, weighing, rows)
