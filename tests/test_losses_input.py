@@ -131,6 +131,9 @@ def test_corrections_refuse_what_they_cannot_do():
     never = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
     with pytest.raises(ValueError, match=r"label 2 occurs, but column 2 of the transition is all 0"):
         ForwardCorrected(CCELoss(), never)(LOGITS, LABELS)
+    always = torch.tensor([[0.0, 1.0, 0.0]] * 3)
+    with pytest.raises(ValueError, match="label 2 occurs, but column 2"):
+        ForwardCorrected(CCELoss(), always)(LOGITS, torch.tensor([1, 2, 1, 1]))
 
 
 def test_sums_and_views_and_binary():
@@ -142,6 +145,8 @@ def test_sums_and_views_and_binary():
         SumLoss(LqLoss(), factors=(1, 2))
     with pytest.raises(ValueError, match="at least one tensor of logits"):
         GJSLoss()([], LABELS)
+    with pytest.raises(ValueError, match=r"views must have one shape; got \(4, 3\) and \(4, 2\)"):
+        GJSLoss()([LOGITS, LOGITS[:, :2]], LABELS)
     with pytest.raises(ValueError, match=r"labels must have the logits' shape \(4, 3\); got \(4,\)"):
         BinaryLqLoss()(LOGITS, LABELS)
     with pytest.raises(ValueError, match=r"labels must be in \[0, 1\], or ignore_index=-100; got 2"):

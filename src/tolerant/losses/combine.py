@@ -119,10 +119,10 @@ class ForwardCorrected(_Corrected):
     def _check_possible(self, labels: Tensor, row_weight: RowWeight) -> None:
         if labels.device.type != "cpu" or torch.compiler.is_compiling():
             return
-        impossible = (self.transition == 0).all(0)
         counted = labels[row_weight != 0] if isinstance(row_weight, Tensor) else labels
-        if impossible.any() and impossible[counted].any():
-            label = int(impossible.nonzero()[0])
+        impossible = counted[(self.transition == 0).all(0)[counted]]
+        if len(impossible):
+            label = int(impossible[0])
             raise ValueError(
                 f"labels must be possible under the transition; label {label} occurs, but column "
                 f"{label} of the transition is all 0. Estimate T again, or mix in a little noise."
