@@ -6,6 +6,7 @@ import inspect
 import math
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -59,6 +60,13 @@ def test_registry_rows_are_whole(name):
     shown = inspect.signature(function).parameters
     assert {key: shown[key].default for key in info.defaults} == info.defaults
     assert list(inspect.signature(info.module).parameters)[: len(info.defaults)] == list(info.defaults)
+
+
+@pytest.mark.parametrize("q", [np.float32(0.5), np.float64(0.5), np.float16(0.5)])
+def test_numbers_from_numpy_are_numbers(q):
+    assert type(LqLoss(q=q).q) is float
+    assert LqLoss(q=q)(LOGITS, LABELS) == LqLoss(q=0.5)(LOGITS, LABELS)
+    assert type(make_loss("taylor", order=np.int64(2)).order) is int
 
 
 def test_q_says_the_way_out():

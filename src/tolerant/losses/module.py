@@ -84,8 +84,8 @@ class RobustLoss(nn.Module):
             if name not in resolved:
                 known = ", ".join([*resolved, "weight", "ignore_index", "reduction", "impl"])
                 raise TypeError(f"{cls.__name__} has no argument {name!r}. It takes: {known}.")
-            # numpy's float64 is a float to Python, but takes arrays of fp32 along to fp64
-            resolved[name] = float(value) if isinstance(value, np.float64) else value
+            # From numpy.linspace or a search: a float64 there would take arrays of fp32 along to fp64.
+            resolved[name] = value.item() if isinstance(value, np.generic) else value
         for name, value in resolved.items():
             if name in cls.domains:
                 cls.domains[name].check(name, value)
