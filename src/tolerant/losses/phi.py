@@ -71,7 +71,7 @@ def truncated_lq(log_p_y: Array, *, q: float = 0.7, k: float = 0.5) -> Array:
     r"""Truncated :math:`L_q`: :math:`\min(L_q(p_y), L_q(k))`, k in (0, 1).
 
     Rows with :math:`p_y \le k` have exactly no gradient: use it with a `Pruner`, or after a first
-    training with :math:`L_q`. k -> 0 is :math:`L_q`. Zhang & Sabuncu 2018, eq. 8.
+    training with :math:`L_q`. k -> 0 is :math:`L_q`. Zhang & Sabuncu 2018, eq. 9.
 
     >>> truncated_lq(torch.tensor([0.2, 0.9]).log(), q=1.0, k=0.5)
     tensor([0.5000, 0.1000])
