@@ -17,7 +17,7 @@ from tolerant.losses.binary import binary_lq_loss
 from tolerant.losses.check import check_label_range, check_reduction
 from tolerant.losses.linear import linear_lq_loss
 from tolerant.losses.log_prob import log_p_y as _log_p_y_of_rows
-from tolerant.losses.module import RobustLoss
+from tolerant.losses.module import RobustLoss, check_impl
 from tolerant.losses.reduction import Weighing, check_call, rows_of
 from tolerant.losses.registry import REGISTRY
 
@@ -53,6 +53,7 @@ def _function(loss: type[RobustLoss]) -> Callable[..., Tensor]:
         **hyper: Any,
     ) -> Tensor:
         check_reduction(reduction)
+        check_impl(impl)
         weighing = Weighing(weight, ignore_index, reduction, sample_weight)
         return loss.compute(logits, labels, loss.resolve(**hyper), weighing, impl)
 

@@ -24,6 +24,11 @@ from tolerant.losses.reduction import Weighing, check_call, rows_of, weighted_lo
 IMPLEMENTATIONS = ("auto", "plain", "fused", "triton")
 
 
+def check_impl(impl: str) -> None:
+    if impl not in IMPLEMENTATIONS:
+        raise ValueError(f"impl must be one of {', '.join(IMPLEMENTATIONS)}; got {impl!r}.")
+
+
 class RobustLoss(nn.Module):
     """Base of all losses: holds hyper-parameters, class weights, ignore_index and the reduction.
 
@@ -52,8 +57,7 @@ class RobustLoss(nn.Module):
     ) -> None:
         super().__init__()
         check_reduction(reduction)
-        if impl not in IMPLEMENTATIONS:
-            raise ValueError(f"impl must be one of {', '.join(IMPLEMENTATIONS)}; got {impl!r}.")
+        check_impl(impl)
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
         self.reduction = reduction
