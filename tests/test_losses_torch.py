@@ -401,7 +401,9 @@ def test_gjs_of_two_views_leaves_ignored_rows_out():
     one[0], two[3, 1] = math.nan, math.inf
     keep = holes != -100
     torch.testing.assert_close(GJSLoss()((one, two), holes), GJSLoss()((one[keep], two[keep]), labels[keep]))
-    torch.testing.assert_close(GJSLoss()((one[1], two[1]), labels[1]), GJSLoss()((one[1:2], two[1:2]), labels[1:2]))
+    torch.testing.assert_close(
+        GJSLoss()((one[1], two[1]), labels[1]), GJSLoss()((one[1:2], two[1:2]), labels[1:2])
+    )
 
 
 def test_sum_loss_adds():

@@ -20,6 +20,7 @@ from train_helpers import quick, table
 
 import tolerant.files
 from tolerant.train import Callback, PruneSchedule, TrainResult, train
+from tolerant.train.checkpoint import Checkpoints
 
 RECIPE = quick(epochs=30, dropout=0.2, lr=0.05, milestones=(20,))
 PRUNE = PruneSchedule(10, 5, 0.3)
@@ -214,3 +215,28 @@ def test_best_weights_on_disk_are_the_chosen_epochs(tmp_path, uninterrupted):
     stored = load_file(tmp_path / f"best-{uninterrupted.epoch:05d}.safetensors")
     for name, tensor in uninterrupted.model.state_dict().items():
         assert torch.equal(stored[name], tensor)
+
+
+def test_only_its_own_files_are_cleared_away(tmp_path):
+    own = [
+        "state-00007-0000000.safetensors",
+        "best-00003.safetensors",
+        ".probe",
+        "..probe.a1b2",
+        ".checkpoint.json.x_9",
+    ]
+    own += [".state-00008-0000000.safetensors.k3j2", ".best-00008.safetensors.0f"]
+    users = [
+        "best-practices.md",
+        "state-of-the-art.csv",
+        "best-00003.safetensors.bak",
+        ".state-notes",
+        "best-model.safetensors",
+    ]
+    for name in own + users:
+        (tmp_path / name).write_text("")
+    checkpoints = Checkpoints(tmp_path, {})
+    checkpoints.save({"epoch": 9, "step": 0}, {"w": torch.ones(1)}, None)
+    checkpoints.flush()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*users, "checkpoint.json", "state-00009-0000000.safetensors"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -113,10 +114,13 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
+# Files of older checkpoints, and temporary ones left by a kill; the folder may hold a user's own, too.
+_OURS = re.compile(r"(state-\d{5,}-\d{7,}|best-\d{5,})\.safetensors|\.probe")
+_TEMPORARY = re.compile(rf"\.({_OURS.pattern}|{re.escape(_NAME)})\.\w+")
+
+
 def _is_ours(name: str) -> bool:
-    """Files of older checkpoints, and temporary ones left by a kill."""
-    hidden = (".probe", "..probe.", f".{_NAME}.")
-    return name.lstrip(".").startswith(("state-", "best-")) or name.startswith(hidden)
+    return bool(_OURS.fullmatch(name) or _TEMPORARY.fullmatch(name))
 
 
 def _first_difference(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
