@@ -87,8 +87,8 @@ class Checkpoints:
         record = read_json(path)
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise ValueError(f"{path} is not a checkpoint of this version. Use another folder.")
-        for name, mine in self.run.items():
-            theirs = record["run"].get(name)
+        for name in {**self.run, **record["run"]}:
+            theirs, mine = record["run"].get(name), self.run.get(name)
             if theirs != mine:
                 where, old, new = _first_difference(name, theirs, mine)
                 raise ValueError(

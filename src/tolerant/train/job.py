@@ -160,9 +160,15 @@ class Job:
     def identity(self, loss: nn.Module) -> dict[str, Any]:
         """What must be the same for a checkpoint to be gone on from."""
         named = isinstance(self.model, str)
-        labels = hashlib.sha256(self.dataset.given_labels.tobytes()).hexdigest()
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         limit = {} if self.prune_at_most == 1 else {"at_most": self.prune_at_most}
+        # What few runs have is named only where it is there: checkpoints without it stay good.
+        rare = {}
+        if self.validation is not None:
+            rare["validation"] = _digest(self.validation.given_labels)
+        held = {n: t for n, t in loss.state_dict().items() if n != "transition" or self.transition is None}
+        if held:  # class weights, which the loss does not print
+            rare["loss_tensors"] = {n: _digest(t.double().cpu().numpy()) for n, t in held.items()}
         return {
             "recipe": self.recipe.to_dict(),
             "prune": None if self.prune is None else asdict(self.prune) | limit,
@@ -170,9 +176,10 @@ class Job:
             "model_args": {k: _plain(v) for k, v in self.model_args.items()},
             "loss": str(loss),
             "inputs": [*map(int, self.dataset.inputs.shape)],
-            "given_labels": labels,
-            "sample_weight": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
+            "given_labels": _digest(self.dataset.given_labels),
+            "sample_weight": None if weight is None else _digest(weight),
             "transition": None if self.transition is None else np.asarray(self.transition).tolist(),
+            **rare,
         }
 
 
@@ -185,6 +192,10 @@ def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) ->
         )
     if not weight[train_index].any():
         raise ValueError("sample_weight is 0 for every training row: nothing would be learnt.")
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
 
 
 def _plain(value: Any) -> Any:
