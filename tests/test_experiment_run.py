@@ -103,6 +103,42 @@ def test_what_another_process_is_doing_is_left_to_it(tmp_path: Path) -> None:
     assert runner(spec).status == "stored"
 
 
+def test_a_folder_removed_while_it_is_claimed_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process stores the row, and removes the folder, between making it and locking it."""
+    (spec,) = tiny("cce")
+    gone: list[Path] = []
+
+    def late(path: Path, *, wait: bool) -> Any:
+        if not gone:
+            path.rmdir()
+            gone.append(path)
+        return locked(path, wait=wait)
+
+    monkeypatch.setattr(claim, "locked", late)
+    assert attempt.Runner(str(tmp_path), str(tmp_path / "runs"))(spec).status == "done"
+    assert gone == [tmp_path / "runs" / spec.key]
+
+
+def test_a_result_that_cannot_be_stored_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimate = work.estimate_transition
+
+    def once(result: Any, problem: Any, device: Any) -> Any:
+        monkeypatch.setattr(work, "estimate_transition", estimate)
+        raise ValueError("probs must be probabilities")
+
+    monkeypatch.setattr(work, "estimate_transition", once)
+    bad, *good = tiny("cce", "lq", seeds=2)
+    report = run([bad, *good], results=tmp_path, checkpoints=tmp_path / "runs")
+    assert [(outcome.spec, outcome.text) for outcome in report.failed] == [
+        (bad, "ValueError: probs must be probabilities")
+    ]
+    assert [row["key"] for row in report.rows] == [spec.key for spec in good]
+
+
 def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
     (spec,) = tiny("cce")
     report = run([spec], results=tmp_path, checkpoints=tmp_path / "runs")

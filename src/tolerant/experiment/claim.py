@@ -70,8 +70,7 @@ class Claim:
 
     def take(self) -> Outcome | None:
         """None: it is ours to do; else why not."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not self._held.enter_context(locked(self.folder, wait=False)):
+        if not self._lock():
             self.close()
             return Outcome(self.spec, "busy")
         rows = stored(self.store)
@@ -86,6 +85,13 @@ class Claim:
             matrix = np.asarray(known, dtype=np.float64)
             self.estimated = matrix / matrix.sum(axis=1, keepdims=True)  # rounded when it was stored
         return None
+
+    def _lock(self) -> bool:
+        while True:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Between the two lines its holder may have stored the row and removed the folder.
+            with suppress(FileNotFoundError):
+                return self._held.enter_context(locked(self.folder, wait=False))
 
     def keep(self, row: Row, history: History) -> Outcome:
         """Store what came out; the checkpoints go."""
