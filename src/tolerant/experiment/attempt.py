@@ -52,18 +52,18 @@ class Runner:
         def on_result(index: int, result: TrainResult | Exception) -> None:
             claim, work = started[index]
             wall_s, share = shares.end(claim.spec.key)
-            if isinstance(result, Exception):
-                tell(claim.fail(*words(result)))
-                return
             try:
+                if isinstance(result, Exception):
+                    raise result
                 made = work.row(
                     result, fleet.device, wall_s=wall_s, share=share, side_by_side=self.side_by_side
                 )
                 # The fleet keeps all results until it ends, and a ResNet-34 is 85 MB.
                 result.model.to("meta")
-                tell(claim.keep(*made))
-            except OSError as error:
-                tell(claim.fail(*words(error)))
+                outcome = claim.keep(*made)
+            except Exception as error:
+                outcome = claim.fail(*words(error))
+            tell(outcome)
 
         try:
             fleet.run(jobs(), on_result)
