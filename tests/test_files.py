@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import resource
 import signal
@@ -37,6 +38,17 @@ def test_mode_follows_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_the_umask_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the whole process's: files that other threads make meanwhile would be open to everyone."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("umask was set"))
+    write_atomic(tmp_path / "a", "1")
+
+
+def test_a_damaged_source_is_not_blamed_on_the_target(tmp_path: Path) -> None:
+    with pytest.raises(gzip.BadGzipFile, match=r"^CRC check failed$"), replacing(tmp_path / "a"):
+        raise gzip.BadGzipFile("CRC check failed")
 
 
 @pytest.mark.parametrize("error", [RuntimeError("boom"), KeyboardInterrupt()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,24 +20,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     what it was and the temporary file is gone.
     """
     path = Path(path)
-    temporary = None
+    # Not by tempfile: its files are 0600, unreadable for others in a shared folder, and the umask that
+    # would mend it can only be read by setting it, for all threads.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp gives 0600: unreadable for a shared folder
-        os.replace(temporary, path)
-        temporary = None
+        temporary.replace(path)
     except OSError as error:
+        if error.errno is None:  # of what was being read, such as a damaged .gz
+            raise
         kept = "its old content is intact" if path.exists() else "nothing was written"
         raise type(error)(error.errno, f"cannot write {path}: {error.strerror or error}; {kept}") from error
     finally:
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
@@ -64,9 +64,3 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         return json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:  # JSON errors and bad UTF-8 are both ValueErrors
         raise ValueError(f"{path} is not a valid JSON file: {error}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)  # there is no way to read it without setting it
-    os.umask(mask)
-    return mask
