@@ -14,6 +14,7 @@ from train_helpers import CLASSES, pictures, quick, table
 import tolerant.data.batches as batches
 from tolerant.data.augment import augment
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.split import split_validation
 from tolerant.losses import LqLoss
 from tolerant.train import (
     Callback,
@@ -395,6 +396,12 @@ def test_what_cannot_be_trained_is_refused_at_once():
         fit(data, test=replace(data, class_names=("w", "x", "y", "z")))
     with pytest.raises(ValueError, match="Did you mean 'lq'"):
         fit(loss="lqq")
+    train_index, held_out = split_validation(len(data), 0.1, 0)
+    for none_of, word in ((train_index, "training"), (held_out, "validation")):
+        weight = np.ones(len(data))
+        weight[none_of] = 0.0
+        with pytest.raises(ValueError, match=f"sample_weight is 0 for every {word} row"):
+            fit(data, sample_weight=weight)
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'"):
         train(data, model="mlp", loss="lq", device="mps")
 

@@ -192,6 +192,12 @@ def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) ->
         )
     if not weight[train_index].any():
         raise ValueError("sample_weight is 0 for every training row: nothing would be learnt.")
+    held_out = np.delete(weight, train_index)
+    if held_out.size and not held_out.any():
+        raise ValueError(
+            "sample_weight is 0 for every validation row: no epoch could be chosen by them. Pass validation "
+            "rows of your own, or leave rows of weight 0 out of dataset."
+        )
 
 
 def _digest(array: np.ndarray) -> str:
