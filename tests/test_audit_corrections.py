@@ -69,6 +69,11 @@ def test_reads_a_file_by_hand_with_two_columns(tmp_path: Path) -> None:
     assert read_corrections(path) == [Correction("a.png", "dog")]
 
 
+def test_an_empty_cell_is_one_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path, HEADER + "a.png,,keep,dog\nb.png,,,cat\n")
+    assert read_corrections(path) == [Correction("a.png", "dog", None, "keep"), Correction("b.png", "cat")]
+
+
 def test_reads_json(tmp_path: Path) -> None:
     entry = {"id": "a.png", "given_label": "cat", "decision": "change", "new_label": "dog"}
     content = {"format": "tolerant-corrections", "version": 1, "corrections": [entry]}

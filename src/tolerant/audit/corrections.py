@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from tolerant.audit.cells import unguard
 from tolerant.files import read_json
 
-JSON_FORMAT = "tolerant-corrections"
 DECISIONS = ("accept", "keep", "change")
 
 
@@ -150,13 +149,12 @@ def _json_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _parse(row: Mapping[str, Any], where: str) -> Correction | None:
-    new_label = row.get("new_label")
-    if new_label is None or new_label == "":
+    filled = {name: value for name, value in row.items() if value is not None and value != ""}
+    new_label, given, decision = (filled.get(name) for name in ("new_label", "given_label", "decision"))
+    if new_label is None:
         return None
-    if row.get("id") is None or row.get("id") == "":
+    if "id" not in filled:
         raise ValueError(f"{where}: the id is missing; every decision needs the id of its row.")
-    given = row.get("given_label")
-    decision = row.get("decision") or None
     if decision is not None and decision not in DECISIONS:
         raise ValueError(f"{where}: decision must be one of {DECISIONS}; got {decision!r}.")
     if decision == "keep" and given is not None and str(given) != str(new_label):
@@ -164,7 +162,7 @@ def _parse(row: Mapping[str, Any], where: str) -> Correction | None:
             f"{where}: decision is keep, but new_label {new_label!r} is not given_label {given!r}."
         )
     return Correction(
-        id=str(row["id"]),
+        id=str(filled["id"]),
         new_label=str(new_label),
         given_label=None if given is None else str(given),
         decision=decision,
