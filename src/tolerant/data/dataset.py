@@ -164,7 +164,7 @@ def encode_labels(
                 f"{others}; "
                 "correct it, drop the row, or pass min_per_class=1 (--min-per-class 1)"
             )
-        whole = all(name.lstrip("-").isdecimal() for name in names)
+        whole = all(name.removeprefix("-").isdecimal() for name in names)
         known = sorted(names, key=int) if whole else names
     place = {name: code for code, name in enumerate(known)}
     return np.array([place[name] for name in names], np.int64)[codes], tuple(known)
