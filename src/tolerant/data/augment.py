@@ -7,9 +7,6 @@ data and no look at a value, so it runs inside a CUDA graph, and CPU and GPU giv
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -21,10 +18,9 @@ def draw(
     num_images: int,
     generator: torch.Generator | None = None,
     *,
-    padding: int = PADDING,
     device: torch.device | str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Flips, bool (N,), and shifts in 0..2*padding, int64 (N, 2), for `augment`.
+    """Flips, bool (N,), and shifts in 0..8, int64 (N, 2), for `augment`.
 
     Drawn where the generator is (the CPU by default), then copied to `device`: one seed gives one
     set of draws wherever the training runs.
@@ -35,7 +31,7 @@ def draw(
     """
     where = generator.device if generator is not None else torch.device("cpu")
     flip = torch.randint(2, (num_images,), generator=generator, device=where).bool()
-    shift = torch.randint(2 * padding + 1, (num_images, 2), generator=generator, device=where)
+    shift = torch.randint(2 * PADDING + 1, (num_images, 2), generator=generator, device=where)
     return flip.to(device or where), shift.to(device or where)
 
 
@@ -46,13 +42,12 @@ def augment(
     flip: Tensor | None = None,
     shift: Tensor | None = None,
     scale: float = 1 / 255,
-    padding: int = PADDING,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """images * scale - mean, zeros around that, the window at `shift`, its mirror image on `flip`.
+    """images * scale - mean, 4 zeros around that, the window at `shift`, its mirror image on `flip`.
 
     images: uint8 (B, H, W, C). mean: float32 (H, W, C), in the units of the result.
-    shift: (B, 2) in 0..2*padding, rows then columns; `padding` is where nothing moves. None: none.
+    shift: (B, 2) in 0..8, rows then columns; 4 is where nothing moves. None: none.
     flip: bool (B,). None: none.
     Returns (B, C, H, W) in channels_last memory order.
 
@@ -62,40 +57,20 @@ def augment(
     """
     x = (images * scale - mean).to(dtype)
     if flip is not None or shift is not None:
-        x = _window(x, flip, shift, padding)
+        x = _window(x, flip, shift)
     return x.permute(0, 3, 1, 2)
 
 
-def _window(x: Tensor, flip: Tensor | None, shift: Tensor | None, padding: int) -> Tensor:
+def _window(x: Tensor, flip: Tensor | None, shift: Tensor | None) -> Tensor:
     batch, height, width, channels = x.shape
     columns = torch.arange(width, device=x.device)
     if flip is not None:
         columns = torch.where(flip[:, None], width - 1 - columns, columns)
     rows = torch.arange(height, device=x.device).expand(batch, height)
     if shift is not None:
-        x = pad(x, (0, 0, padding, padding, padding, padding))
+        x = pad(x, (0, 0, PADDING, PADDING, PADDING, PADDING))
         rows, columns = rows + shift[:, :1], columns + shift[:, 1:]
     # One gather of pixels by place in the batch: a third of the time of x[image, row, column].
     rows = rows + torch.arange(0, batch * x.shape[1], x.shape[1], device=x.device)[:, None]
     place = (rows * x.shape[2])[:, :, None] + columns[:, None, :]
     return x.view(-1, channels).index_select(0, place.view(-1)).view(batch, height, width, channels)
-
-
-def gather(inputs: Tensor, index: Tensor) -> Tensor:
-    """The rows `index` of a resident tensor; runs inside a CUDA graph."""
-    return inputs.index_select(0, index)
-
-
-def pixel_mean(images: Any, index: np.ndarray | None = None, *, scale: float = 1 / 255) -> Tensor:
-    """The mean image of the rows `index` times `scale`, float32 (H, W, C), for `augment`.
-
-    Pixels are added as whole numbers, so neither the order nor the machine shows in the result.
-
-    >>> pixel_mean(np.array([[[[0]]], [[[3]]]], np.uint8), scale=1.0).item()
-    1.5
-    """
-    index = np.arange(len(images)) if index is None else np.asarray(index)
-    total = np.zeros(images.shape[1:], np.int64)
-    for start in range(0, len(index), 4096):  # images may be more than fits in memory
-        total += np.asarray(images[index[start : start + 4096]]).sum(axis=0, dtype=np.int64)
-    return torch.from_numpy((total * (scale / max(len(index), 1))).astype(np.float32))

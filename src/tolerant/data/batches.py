@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,22 +14,7 @@ from torch import Tensor
 
 from tolerant.data.dataset import Inputs
 
-
-def epoch_order(num_rows: int, generator: torch.Generator | None = None, kept: Any = None) -> Tensor:
-    """The rows of one epoch, shuffled, int64 on the CPU; those with kept[row] False are left out.
-
-    The order is drawn for all rows and then filtered, so that pruning a row moves no other one.
-
-    >>> epoch_order(4, torch.Generator().manual_seed(0), kept=[True, False, True, True]).tolist()
-    [0, 3, 2]
-    """
-    order = torch.randperm(num_rows, generator=generator)
-    if kept is None:
-        return order
-    kept = torch.as_tensor(kept, device="cpu")
-    if kept.dtype != torch.bool or kept.shape != (num_rows,):
-        raise ValueError(f"kept must be bool ({num_rows},); got {kept.dtype} {tuple(kept.shape)}")
-    return order[kept[order]]
+_ROWS_AT_ONCE = 4096  # read when all of them are copied
 
 
 class Batches:
@@ -68,14 +52,10 @@ class Batches:
             return self.tensor.index_select(0, index.to(self.device))
         return _send(_read(self.inputs, index, self.device), self.device)
 
-    def epoch(
-        self, order: Tensor, batch_size: int, *, drop_last: bool = False
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch(self, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """(index, rows) of each batch, both on the device, in the order given."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1; got {batch_size}")
-        if drop_last:
-            order = order[: len(order) // batch_size * batch_size]
         if not len(order):
             return  # torch splits nothing into one empty batch
         if self.tensor is not None:
@@ -115,14 +95,14 @@ def fits(inputs: Inputs, device: torch.device) -> bool:
     return int(np.prod(inputs.shape, dtype=object)) * np.dtype(inputs.dtype).itemsize <= free // 2
 
 
-def copy_to(inputs: Inputs, device: torch.device, rows_at_once: int = 4096) -> Tensor:
+def copy_to(inputs: Inputs, device: torch.device) -> Tensor:
     """All rows on the device; an array in memory is used as it is on the CPU."""
     if isinstance(inputs, np.ndarray) and not isinstance(inputs, np.memmap):
         return _tensor(np.ascontiguousarray(inputs)).to(device)
     first = _tensor(np.asarray(inputs[np.arange(0)]))
     copy = torch.empty(tuple(inputs.shape), dtype=first.dtype, device=device)
-    for start in range(0, len(inputs), rows_at_once):
-        stop = min(start + rows_at_once, len(inputs))
+    for start in range(0, len(inputs), _ROWS_AT_ONCE):
+        stop = min(start + _ROWS_AT_ONCE, len(inputs))
         copy[start:stop] = _tensor(np.asarray(inputs[np.arange(start, stop)])).to(device)
     return copy
 
