@@ -15,8 +15,8 @@ from scipy.optimize import minimize
 from torch.utils.data import DataLoader, TensorDataset
 
 from tolerant.train import prune_gather
+from tolerant.train.measure import pruning_record
 from tolerant.train.prune import Pruner, PruneSchedule
-from tolerant.train.prune_quality import prune_quality
 
 
 def names(num_rows: int) -> list[tuple[str, int]]:
@@ -181,8 +181,6 @@ def test_state_is_small():
         (lambda: Pruner(3).sampler(order=[0, 3]), "order must be in 0 .. 2; got 3"),
         (lambda: Pruner(3).sampler(rank=1), "rank"),
         (lambda: Pruner(3).sampler(num_replicas=2), "seeded alike"),
-        (lambda: prune_quality(torch.ones(2), [0, 1], [0, 1]), "kept must be bool"),
-        (lambda: prune_quality(torch.ones(2) > 0, [0, 1], [0, 1, 2]), "as long as"),
     ],
 )  # fmt: skip
 def test_bad_input(call, text):
@@ -376,15 +374,16 @@ def test_two_ranks_agree(tmp_path):
 
 
 def test_quality_counts_pruned_as_found():
-    true = torch.arange(10)
-    given = true.clone()
-    given[:4] = 0  # rows 1, 2, 3 are wrong; row 0 still says 0
-    kept = torch.ones(10, dtype=torch.bool)
-    assert prune_quality(kept, given, true) == (None, 0.0, 0.7)
-    kept[[1, 2, 9]] = False
-    assert prune_quality(kept, given, true) == (2 / 3, 2 / 3, 6 / 7)
-    assert prune_quality(~kept | kept, true, true) == (None, None, 1.0)
-    assert prune_quality(kept & ~kept, given, true) == (0.3, 1.0, None)
+    def quality(pruner, wrong):
+        record = pruning_record(pruner, wrong)
+        return record["prune_precision"], record["prune_recall"], record["kept_fraction"]
+
+    wrong = np.isin(np.arange(10), [1, 2, 3])
+    pruner = Pruner(10)
+    assert quality(pruner, wrong) == (None, 0.0, 1.0)
+    pruner.update([1, 2, 9], np.zeros(3))
+    assert quality(pruner, wrong) == (2 / 3, 2 / 3, 0.7)
+    assert quality(pruner, ~wrong & wrong) == (0.0, None, 0.7)
 
 
 # --- the alternating search (algorithm 1) -----------------------------------------------------
