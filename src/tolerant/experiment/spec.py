@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any, Literal, get_args
 from tolerant.experiment import paper
 from tolerant.losses.registry import REGISTRY
 from tolerant.train.prune import PruneSchedule
-from tolerant.train.recipe import Recipe
+from tolerant.train.recipe import Recipe, check_keys
 
 # Part of every key. Raise it when the same spec would train to other numbers than before
 # (order of rows, initialisation, schedule, a loss): the stored rows then no longer count as done.
@@ -118,9 +117,9 @@ class RunSpec:
         ValueError: unknown spec key 'los'. Did you mean 'loss'?
         """
         values = dict(values)
-        _check_names("spec", values, cls)
+        check_keys("spec", values, cls)
         if values.get("prune") is not None:
-            _check_names("prune", values["prune"], PruneSchedule)
+            check_keys("prune", values["prune"], PruneSchedule)
             values["prune"] = PruneSchedule(**values["prune"])
         if "recipe" in values:
             values["recipe"] = Recipe.from_dict(values["recipe"])
@@ -131,12 +130,3 @@ def _frozen_args(args: Args) -> Args:
     """Sorted pairs, lists as tuples: hashable, and the same whichever way they were written."""
     pairs = sorted(dict(args).items())
     return tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in pairs)
-
-
-def _check_names(what: str, values: Mapping[str, Any], cls: type) -> None:
-    known = [each.name for each in fields(cls)]
-    for name in values:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
-            raise ValueError(f"unknown {what} key {name!r}. {hint}")

@@ -113,13 +113,18 @@ class Recipe:
             ...
         ValueError: unknown recipe key 'lerning_rate'...
         """
-        known = [field.name for field in fields(cls)]
-        for key in values:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-                hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
-                raise ValueError(f"unknown recipe key {key!r}. {hint}")
+        check_keys("recipe", values, cls)
         return cls(**values)
+
+
+def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
+    """A ValueError for the first key that is no field of the dataclass ``cls``."""
+    known = [field.name for field in fields(cls)]
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            raise ValueError(f"unknown {what} key {key!r}. {hint}")
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
