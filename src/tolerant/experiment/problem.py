@@ -60,8 +60,7 @@ def _open_set(spec: RunSpec, clean: NoisyDataset, test: NoisyDataset) -> Problem
         num_classes=clean.num_classes,
         seed=spec.seed,
     )
-    true = np.where(mixed.replaced, -1, clean.given_labels)  # -1: none of the classes
-    noisy = replace(clean, inputs=mixed.inputs, true_labels=true)
+    noisy = replace(clean, inputs=mixed.inputs, true_labels=mixed.true_labels)
     # An outside picture's label is a draw from all classes, so the matrix is uniform noise's.
     matrix = make_transition("uniform", spec.noise_rate, clean.class_names)
     return Problem(noisy, test, matrix, mixed.realised_noise_rate)
