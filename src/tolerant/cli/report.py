@@ -65,7 +65,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
 
     rows = select(store, name, changed=changed)
     table = lines(rows, name)
-    text = _text(store, name, changed)
+    text = _text(rows, table)
     typer.echo(text)
     if out is not None:
         write_atomic(out / f"{name}.md", text + "\n")
@@ -74,13 +74,10 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
             typer.echo(_save(_differences(table, name), out, name))
 
 
-def _text(store: Store, name: str, changed: str) -> str:
+def _text(rows: list[Row], table: list[Line]) -> str:
     from tolerant.report.document import cost
-    from tolerant.report.rows import select
-    from tolerant.report.table import legend, lines, markdown
+    from tolerant.report.table import legend, markdown
 
-    rows = select(store, name, changed=changed)
-    table = lines(rows, name)
     if not table:
         return markdown(table)
     return f"{markdown(table)}\n\n{legend(table)} {cost(rows)}."
@@ -140,7 +137,8 @@ def _fill(docs: Path, store: Store) -> None:
             table = lines(select(store, name), name)
             drawn = _differences(table, name) if table else None
         else:
-            return _text(store, name, "")
+            rows = select(store, name)
+            return _text(rows, lines(rows, name))
         if drawn is None:
             return "No stored rows yet."
         path = _save(drawn, docs.parent / "figures", name)
