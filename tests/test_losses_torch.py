@@ -427,6 +427,17 @@ def test_forward_correction_is_cross_entropy_of_the_noisy_prediction():
     torch.testing.assert_close(ForwardCorrected(CCELoss(), transition)(logits, labels), expected)
 
 
+@pytest.mark.parametrize(("dtype", "over"), [(torch.float32, 1e-6), (torch.float64, 3e-16)])
+def test_forward_correction_with_rows_rounded_up(dtype, over):
+    logits, labels, _ = example(17, dtype=dtype)
+    rounded = torch.eye(C, dtype=dtype)
+    rounded[0, 0] += over
+    assert rounded[0, 0] > 1
+    torch.testing.assert_close(
+        ForwardCorrected(CCELoss(), rounded)(logits, labels), CCELoss()(logits, labels)
+    )
+
+
 def test_backward_correction_is_unbiased():
     """Its mean over the given labels that a true label can get is the clean loss."""
     logits, _, _ = example(19)

@@ -64,7 +64,8 @@ class _Corrected(nn.Module):
             transition = transition.float()
         check_transition(transition.detach().double().cpu().numpy())
         self.loss = loss
-        self.register_buffer("transition", transition)
+        # Rows may miss 1 by rounding, and an entry above it would have log(1 - T) = NaN.
+        self.register_buffer("transition", transition.clamp(max=1.0))
 
     def _weighing(self, logits: Tensor, sample_weight: Tensor | None) -> Weighing:
         num_classes = logits.shape[1] if logits.ndim > 1 else logits.numel()
