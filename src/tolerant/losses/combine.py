@@ -65,7 +65,7 @@ class _Corrected(nn.Module):
         check_transition(transition.detach().double().cpu().numpy())
         self.loss = loss
         # Rows may miss 1 by rounding, and an entry above it would have log(1 - T) = NaN.
-        self.register_buffer("transition", transition.clamp(max=1.0))
+        self.register_buffer("transition", transition.detach().clamp(max=1.0))
 
     def _weighing(self, logits: Tensor, sample_weight: Tensor | None) -> Weighing:
         num_classes = logits.shape[1] if logits.ndim > 1 else logits.numel()
