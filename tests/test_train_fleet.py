@@ -11,8 +11,9 @@ import pytest
 import torch
 from train_helpers import quick, table
 
-from tolerant.train import Callback, DivergedError, Fleet, Job, PruneSchedule, TrainResult, train
+from tolerant.train import Callback, DivergedError, Fleet, Job, PruneSchedule, TrainResult, fleet, train
 from tolerant.train.capture import split_batches
+from tolerant.train.distributed import Ranks
 from tolerant.train.progress import Display
 
 
@@ -78,6 +79,18 @@ def test_one_that_fails_stops_no_other():
     assert isinstance(diverged, DivergedError)
     assert isinstance(refused, ValueError)
     assert same(last, alone(jobs[3]))
+
+
+@pytest.mark.parametrize("bad", [{"model": "resnet18"}, {"loss": "cce", "recipe": quick(lr=1e18)}])
+def test_over_several_ranks_one_that_fails_ends_all(monkeypatch, bad):
+    """The other ranks may be in the midst of it, and would average its gradients with the next job's."""
+    monkeypatch.setattr(fleet, "current", lambda: Ranks(0, 2))
+    ended = []
+    with pytest.raises((ValueError, DivergedError)):
+        Fleet(device="cpu", progress="quiet").run(
+            [job(), job(**bad), job(seed=1)], lambda *one: ended.append(one)
+        )
+    assert [index for index, _ in ended] == [0]
 
 
 def test_ctrl_c_saves_all_and_the_same_call_goes_on(tmp_path):

@@ -54,8 +54,9 @@ class Fleet:
         ``on_result(index, result)`` is called as each one ends. Ctrl-C saves every run that has a
         checkpoint folder and then raises KeyboardInterrupt; a second one does not wait.
 
-        Over several ranks (`tolerant.train.distributed`) jobs train one after the other, and rank 0 alone
-        shows progress.
+        Over several ranks (`tolerant.train.distributed`) jobs train one after the other, rank 0 alone shows
+        progress, and a job that fails ends all: what fails on one rank may go on on the others, which
+        would then exchange the gradients of two jobs.
         """
         ranks = current()
         # Side by side they would exchange gradients in the order in which each rank's device is ready.
@@ -71,6 +72,11 @@ class Fleet:
             if on_result is not None:
                 on_result(index, result)
 
+        def fail(index: int, error: Exception) -> None:
+            if ranks.size > 1:
+                raise error
+            end(index, error)
+
         stopping = _Stop()
         # CPU dropout draws from torch's global generator, which belongs to the caller.
         with torch.random.fork_rng(devices=[]), stopping.on_interrupt(), Display(progress) as show:
@@ -85,7 +91,7 @@ class Fleet:
                     try:
                         run = Run(job, self.device, graph=self.graph)
                     except Exception as error:
-                        end(index, error)
+                        fail(index, error)
                         continue
                     active[index] = (run, run.go())
                     show.start(index, run)
@@ -106,7 +112,7 @@ class Fleet:
                         stopping.requested = stopping.cut_short = True
                         active.pop(index)
                     except Exception as error:
-                        end(index, error)
+                        fail(index, error)
                 if not busy:
                     time.sleep(1e-4)  # every run waits for the device
         if stopping.cut_short:
