@@ -35,7 +35,7 @@ def just_outside(domain) -> list[float]:
     if math.isfinite(domain.high):
         outside.append(domain.high if domain.open_high else domain.high + 1e-9)
     if domain.integer:
-        outside.append(1.5)
+        outside += [1.5, 2.0]
     return outside
 
 

@@ -24,9 +24,8 @@ class Domain:
     way_out: str = ""
 
     def __contains__(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return False
-        if not math.isfinite(value) or (self.integer and value != int(value)):
+        number = int if self.integer else (int, float)
+        if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
             return False
         above = value > self.low if self.open_low else value >= self.low
         below = value < self.high if self.open_high else value <= self.high
