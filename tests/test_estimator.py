@@ -18,10 +18,11 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
-from train_helpers import pictures
+from train_helpers import pictures, table
 
 from tolerant import NoisyLabelClassifier
-from tolerant.audit.learn import choose_k
+from tolerant.audit.learn import choose_k, learn
+from tolerant.audit.plan import Settings
 from tolerant.audit.scoring import deal_folds
 
 
@@ -305,3 +306,15 @@ def test_folds_hold_every_class_evenly():
         assert np.bincount(fold[labels == label], minlength=5).tolist() == [rows] * 5
     assert np.bincount(fold).max() - np.bincount(fold).min() <= 1
     assert not np.array_equal(fold, deal_folds(labels, 5, seed=2))
+
+
+def test_what_a_person_decided_trains_whatever_the_folds_think():
+    data = table()
+    settings = Settings(epochs=6, lr=0.01)
+    doubted, trusted = (
+        learn(data, settings, folds=2, reviewed=reviewed, device="cpu", progress="quiet")
+        for reviewed in (None, data.flipped)
+    )
+    assert not np.isin(data.ids[data.flipped], doubted.job.dataset.ids).all()
+    assert np.isin(data.ids[data.flipped], trusted.job.dataset.ids).all()
+    assert not np.isin(data.ids[data.flipped], trusted.suspects.ids).any()
