@@ -235,6 +235,17 @@ def test_zero_weights_stay_in_the_batch_and_do_not_train():
         assert_near(state(result)[name], tensor, 1e-5)
 
 
+def test_sample_weights_count_in_the_validation_accuracy():
+    data = table()
+    weight = np.random.default_rng(0).exponential(size=len(data))
+    result = fit(data, sample_weight=weight.tolist())
+    held_out = data.subset(result.validation_index)
+    right = result.predict_log_proba(held_out).argmax(1) == held_out.given_labels
+    expected = np.average(right, weights=weight[result.validation_index])
+    assert abs(expected - right.mean()) > 0.01
+    assert result.validation_accuracy == pytest.approx(expected)
+
+
 def test_a_seed_is_a_run():
     first, again, other = (fit(recipe=quick(seed=seed, dropout=0.3)) for seed in (0, 0, 1))
     assert_same_weights(first, again)
@@ -392,8 +403,15 @@ def test_what_cannot_be_trained_is_refused_at_once():
     words = NoisyDataset(np.full(100, "x", object), np.arange(100) % 4, None, CLASSES, None, "text")
     with pytest.raises(ValueError, match="holds text"):
         fit(words)
-    with pytest.raises(ValueError, match="must have the classes of dataset"):
+    with pytest.raises(ValueError, match="test must have the classes of dataset"):
         fit(data, test=replace(data, class_names=("w", "x", "y", "z")))
+    for name in ("validation", "test"):
+        with pytest.raises(ValueError, match=f"{name} must have at least one row"):
+            fit(data, **{name: data.subset([])})
+        with pytest.raises(ValueError, match=rf"{name} .* table rows of shape \(6,\); got table .* \(5,\)"):
+            fit(data, **{name: replace(data, inputs=data.inputs[:, :5])})
+        with pytest.raises(ValueError, match=f"{name} must have inputs like dataset's"):
+            fit(data, **{name: pictures()})
     with pytest.raises(ValueError, match="Did you mean 'lq'"):
         fit(loss="lqq")
     train_index, held_out = split_validation(len(data), 0.1, 0)

@@ -87,12 +87,9 @@ class Job:
                 f"{self.recipe.batch_size} with {len(train_index)} rows ({held_out} more are held "
                 f"out for validation). Use batch_size={max(2, len(train_index) // 4)} or more rows."
             )
-        for other in (self.validation, self.test):
-            if other is not None and other.class_names != self.dataset.class_names:
-                raise ValueError(
-                    "validation and test must have the classes of dataset; got "
-                    f"{other.class_names!r} and {self.dataset.class_names!r}."
-                )
+        for name, other in (("validation", self.validation), ("test", self.test)):
+            if other is not None:
+                self._check_alike(name, other)
         if self.sample_weight is not None:
             _check_weight(self.sample_weight, len(self.dataset), train_index)
         if not 0 < self.prune_at_most <= 1:
@@ -102,6 +99,21 @@ class Job:
             )
         if self.checkpoint_every < 1:
             raise ValueError(f"checkpoint_every must be 1 or more; got {self.checkpoint_every!r}.")
+
+    def _check_alike(self, name: str, other: NoisyDataset) -> None:
+        if not len(other):
+            raise ValueError(f"{name} must have at least one row; got none. Use {name}=None.")
+        if other.class_names != self.dataset.class_names:
+            raise ValueError(
+                f"{name} must have the classes of dataset, {self.dataset.class_names!r}; "
+                f"got {other.class_names!r}."
+            )
+        own, theirs = ((d.kind, tuple(d.inputs.shape[1:])) for d in (self.dataset, other))
+        if own != theirs:
+            raise ValueError(
+                f"{name} must have inputs like dataset's, {own[0]} rows of shape {own[1]}; "
+                f"got {theirs[0]} rows of shape {theirs[1]}."
+            )
 
     def build_model(self) -> nn.Module:
         """The named network, or a copy of the one given, with the recipe's batch-norm momentum."""

@@ -91,7 +91,8 @@ class Run:
         self._wrong = None if true is None else self._given != true
 
         def rows(dataset: Any, labels: np.ndarray, index: np.ndarray | None = None) -> Rows:
-            weight = None if index is None or job.sample_weight is None else job.sample_weight[index]
+            weighted = index is not None and job.sample_weight is not None
+            weight = np.asarray(job.sample_weight)[index] if weighted else None
             return Rows(dataset, labels, self.preprocess, self.device, bf16=self.bf16, weight=weight)
 
         self.rows = rows(train_set, self._given, self.train_index)
