@@ -308,6 +308,19 @@ def test_folds_hold_every_class_evenly():
     assert not np.array_equal(fold, deal_folds(labels, 5, seed=2))
 
 
+def test_held_out_rows_are_kept_as_training_would_have():
+    data = table()
+    learned = learn(data, Settings(epochs=12, lr=0.01, k=0.9), folds=2, device="cpu", progress="quiet")
+    assert not learned.result.kept.all()
+    used = learned.job.dataset.ids
+    held_out = used[learned.result.validation_index]
+    assert learned.kept[held_out].tolist() == (learned.p_y[held_out] > 0.9).tolist()
+    assert len(set(learned.kept[held_out])) == 2
+    left_out = np.setdiff1d(data.ids, used)
+    assert not learned.kept[left_out].any()
+    assert (learned.pruned_at[left_out] == 0).all()
+
+
 def test_what_a_person_decided_trains_whatever_the_folds_think():
     data = table()
     settings = Settings(epochs=6, lr=0.01)
