@@ -254,6 +254,7 @@ def test_arrays_and_a_named_data_set(tmp_path):
         (lambda run: (run / "model.safetensors").write_bytes(b"x"), "cannot be read"),
         (lambda run: (run / "model.safetensors").unlink(), "cannot be read"),
         (lambda run: _edit(run, features={}), "damaged"),
+        (lambda run: _edit(run, source={}), "damaged"),
         (lambda run: _edit(run, model_args={"hidden": [3]}), "damaged"),
     ],
 )

@@ -46,13 +46,10 @@ class SavedRun:
 
     folder: Path
     spec: dict[str, Any]
+    source: Source
     features: Features
     model: nn.Module
     preprocess: Preprocess
-
-    @property
-    def source(self) -> Source:
-        return Source(**self.spec["source"])
 
 
 def save_run(
@@ -128,7 +125,7 @@ def write_review(
         suspects,
         dataset,
         title=title,
-        history={title: [record.get(name) for record in history] for name, title in _CURVES.items()},
+        history={words: [record.get(name) for record in history] for name, words in _CURVES.items()},
         limit=limit,
     )
 
@@ -148,15 +145,17 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
             "Train again, or use the version that wrote it."
         )
     try:
+        source = Source(**spec["source"])
         features = Features.from_dict(spec["features"])
         tensors = _read_tensors(folder / "model.safetensors")
         model = _build(spec, features)
         weights = {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")}
         model.load_state_dict(weights)
         mean, scale = tensors["preprocess/mean"].numpy(), tensors["preprocess/scale"].numpy()
+        preprocess = Preprocess(spec["preprocess"], mean, scale)
     except (KeyError, TypeError, RuntimeError) as error:
         raise ValueError(f"{folder} is damaged: {error!r}. Train again.") from error
-    return SavedRun(folder, spec, features, model.eval(), Preprocess(spec["preprocess"], mean, scale))
+    return SavedRun(folder, spec, source, features, model.eval(), preprocess)
 
 
 def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
