@@ -198,6 +198,16 @@ def test_shares_make_up_the_batch(size, whole):
             ]
 
 
+def test_running_statistics_are_averaged_over_ranks(monkeypatch):
+    monkeypatch.setattr(distributed.dist, "all_reduce", lambda sums: sums.add_(3.0))  # the other rank's are 3
+    norm = nn.BatchNorm1d(2)
+    norm.running_mean.fill_(1.0)
+    norm.running_var.fill_(5.0)
+    Ranks(0, 2).average_statistics(norm)
+    assert (norm.running_mean.tolist(), norm.running_var.tolist()) == ([2.0, 2.0], [4.0, 4.0])
+    assert norm.num_batches_tracked == 0
+
+
 def test_last_batch_has_two_rows_a_rank():
     assert split_batches(67, 32, ranks=2) == (1, 35)
     assert split_batches(68, 32, ranks=2) == (2, 4)

@@ -308,6 +308,12 @@ def test_folds_hold_every_class_evenly():
     assert not np.array_equal(fold, deal_folds(labels, 5, seed=2))
 
 
+def test_a_value_beyond_float32_is_still_predicted(blobs):
+    X, given, _ = blobs
+    model = quick(folds=0).fit(X, given)
+    assert np.isfinite(model.predict_proba(np.full((1, X.shape[1]), 1e300))).all()
+
+
 def test_held_out_rows_are_kept_as_training_would_have():
     data = table()
     learned = learn(data, Settings(epochs=12, lr=0.01, k=0.9), folds=2, device="cpu", progress="quiet")

@@ -45,6 +45,7 @@ def assert_same(result: TrainResult, wanted: TrainResult) -> None:
         assert torch.equal(result.model.state_dict()[name], tensor), name
     assert result.epoch == wanted.epoch
     assert np.array_equal(result.kept, wanted.kept)
+    assert np.array_equal(result.pruned_at, wanted.pruned_at)
     skip = ("images_per_s", "time_s")
     for ours, theirs in zip(result.history, wanted.history, strict=True):
         assert {k: v for k, v in ours.items() if k not in skip} == {
