@@ -116,6 +116,30 @@ def test_prunes_with_the_best_model_and_ends_with_it():
     assert prune.best_value == pytest.approx((module(inputs).argmax(1) == labels).float().mean().item())
 
 
+@pytest.mark.filterwarnings("ignore:.*in eval mode at the start of training")
+def test_rows_are_scored_plain_and_in_eval_mode():
+    """By `score_dataset`, and with every part of the module back in its own mode afterwards."""
+    module, scored, modes = Module(), [], []
+    module.net[0].eval()  # a frozen part stays so
+
+    def outputs(module, batch):
+        scored.append(batch[0][:, 0].min().item())
+        modes.append(any(part.training for part in module.modules()))
+        return module(batch[0]), batch[1]
+
+    class Modes(Callback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            assert (pl_module.training, pl_module.net[0].training) == (True, False)
+
+    inputs, labels = tensors(ROWS, 0).tensors
+    plain = TensorDataset(torch.cat([inputs[:, :1] + 1000, inputs[:, 1:]], 1), labels)
+    prune = PruneRows(SCHEDULE, outputs=outputs, score_dataset=plain)
+    trainer(3, prune, Modes()).fit(module, *loaders())
+    assert min(scored) >= 1000
+    assert modes == [False] * len(modes)
+    assert not prune.kept.all()
+
+
 def test_an_earlier_and_better_epoch_scores():
     """Weights wrecked after the best epoch do not prune; training goes on from them all the same."""
 
