@@ -27,6 +27,7 @@ from torch.utils.data import (
 
 from tolerant.extras import extra
 from tolerant.losses.log_prob import log_p_y
+from tolerant.train.optim import to_host
 from tolerant.train.prune import Pruner, PruneSchedule
 
 lightning = extra("lightning.pytorch", install="lightning")
@@ -140,7 +141,7 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         best = self.best_value
         if best is None or (value > best if self.mode == "max" else value < best):
             self.best_value, self.best_epoch = value, trainer.current_epoch
-            self._best = _copy(pl_module)
+            self._best = to_host(pl_module.state_dict())
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         # Not at the end of training, where ModelCheckpoint may still save the last weights.
@@ -177,7 +178,7 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             collate_fn=loader.collate_fn,
             num_workers=loader.num_workers,
         )
-        now = _copy(module)
+        now = to_host(module.state_dict())
         modes = {part: part.training for part in module.modules()}
         if self._best is not None:
             module.load_state_dict(self._best)
@@ -259,8 +260,3 @@ def _loader(trainer: Any) -> Any:
     if not hasattr(loader.batch_sampler, "sampler"):
         raise ValueError("the training loader must have a batch_size, not a batch_sampler of its own.")
     return loader
-
-
-def _copy(module: Any) -> dict[str, Tensor]:
-    """The weights on the host, where a second set of them costs no GPU memory."""
-    return {name: t.detach().to("cpu", copy=True) for name, t in module.state_dict().items()}

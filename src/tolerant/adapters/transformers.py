@@ -28,6 +28,7 @@ from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.losses.log_prob import log_p_y
 from tolerant.train.evaluate import evaluating
+from tolerant.train.optim import to_host
 from tolerant.train.prune import Pruner, PruneSchedule
 
 transformers = extra("transformers", install="transformers")
@@ -151,14 +152,14 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
             higher = not name.endswith("loss")
         value, best = metrics[name], self.best_value
         if best is None or (value > best if higher else value < best):
-            self.best_value, self._best = value, _copy(kwargs["model"])
+            self.best_value, self._best = value, to_host(kwargs["model"].state_dict())
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not state.is_world_process_zero:
             return
         pruner = self.pruner.state_dict()
         tensors = {"p_y": pruner.pop("p_y")}
-        tensors |= {f"best/{name}": t.contiguous() for name, t in (self._best or {}).items()}
+        tensors |= {f"best/{name}": t for name, t in (self._best or {}).items()}
         record = json.dumps({"pruner": pruner, "best_value": self.best_value})
         data = extra("safetensors.torch").save(tensors, metadata={"record": record})
         write_atomic(_folder(args, state) / FILE, data)
@@ -180,7 +181,7 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
     def _prune(self, args: Any, model: Any, collate: Any) -> None:
         index = range(args.process_index, len(self.rows), args.world_size)
         batches = DataLoader(self.rows, args.eval_batch_size, sampler=index, collate_fn=collate)
-        now = _copy(model)
+        now = to_host(model.state_dict())
         if self._best is not None:
             model.load_state_dict(self._best)
         try:
@@ -253,8 +254,3 @@ def _metric(args: Any) -> str:
 def _folder(args: Any, state: Any) -> Path:
     prefix = transformers.trainer_utils.PREFIX_CHECKPOINT_DIR
     return Path(args.output_dir) / f"{prefix}-{state.global_step}"
-
-
-def _copy(module: Any) -> dict[str, Tensor]:
-    """The weights on the host, where a second set of them costs no GPU memory."""
-    return {name: t.detach().to("cpu", copy=True) for name, t in module.state_dict().items()}

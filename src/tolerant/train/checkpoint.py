@@ -19,6 +19,7 @@ from torch import Tensor
 
 from tolerant.extras import extra
 from tolerant.files import read_json, write_atomic, write_json
+from tolerant.train.optim import to_host
 
 FORMAT = 1
 _NAME = "checkpoint.json"
@@ -55,11 +56,11 @@ class Checkpoints:
         """
         self.flush()
         files = {"state": f"state-{record['epoch']:05d}-{record['step']:07d}.safetensors"}
-        new = {files["state"]: _copies(state)}
+        new = {files["state"]: to_host(state)}
         if best is not None:
             files["best"] = f"best-{record['best_epoch']:05d}.safetensors"
             if files["best"] != self._best:
-                new[files["best"]] = _copies(best)
+                new[files["best"]] = to_host(best)
         text = {"format": FORMAT, "run": self.run, **copy.deepcopy(dict(record)), "files": files}
         self._pending = self._writer.submit(self._write, text, new)
         self._best = files.get("best")
@@ -107,11 +108,6 @@ class Checkpoints:
                 ) from error
         self._best = record["files"].get("best")
         return record, loaded["state"], loaded.get("best")
-
-
-def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    # contiguous: the file format knows no channels-last; loading copies into the tensors there are.
-    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
 # Files of older checkpoints, and temporary ones left by a kill; the folder may hold a user's own, too.

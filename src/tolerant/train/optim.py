@@ -172,6 +172,14 @@ def clone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
+def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A copy of every tensor on the host, where a second set of weights costs no GPU memory.
+
+    Contiguous: safetensors knows no channels-last, and loading copies into the tensors there are.
+    """
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+
+
 def _matrix_weights(model: nn.Module) -> set[nn.Parameter]:
     matrix = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
     return {
