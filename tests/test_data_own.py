@@ -12,6 +12,7 @@ import pandas
 import pytest
 from PIL import Image
 
+from tolerant.audit.source import Features, Source
 from tolerant.data import TableEncoder, load
 from tolerant.data import arrays as arrays_module
 from tolerant.data import pictures as pictures_module
@@ -344,6 +345,18 @@ def test_an_empty_column_is_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "a,b,label\n1,,x\n2,,y\n3,,x\n4,,y\n")
     with pytest.warns(UserWarning, match="column 'b' is empty and is left out"):
         assert load(path).inputs.shape == (4, 1)
+
+
+def test_endings_may_be_capitals(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"a": range(4), "label": ["x", "y"] * 2})
+    frame.to_parquet(tmp_path / "x.PARQUET")
+    frame.to_csv(tmp_path / "x.CSV", index=False)
+    with (tmp_path / "x.NPZ").open("wb") as file:
+        np.savez(file, inputs=np.zeros((4, 1)), labels=frame["label"].to_numpy(str))
+    features = Features("table", (1,), ("x", "y"), load(tmp_path / "x.CSV").encoder)
+    for name in ("x.PARQUET", "x.CSV", "x.NPZ"):
+        assert load(tmp_path / name).given_labels.tolist() == [0, 1, 0, 1]
+        assert len(features.read(Source(str(tmp_path / name)))) == 4
 
 
 def test_damaged_parquet(tmp_path: Path) -> None:

@@ -101,12 +101,12 @@ class Features:
             return self._pictures(folder, found, [p.relative_to(folder).as_posix() for p in found], options)
         if not path.exists():
             raise FileNotFoundError(f"{source.name!r} is no data set, file or folder")
-        if path.suffix == ".npz":
+        if path.suffix.lower() == ".npz":
             arrays = read_npz(path)
             inputs, kind = as_inputs(pick(arrays, None, INPUTS, "inputs", path), path)
             self._must_be(kind, path)
             return inputs, arrays.get("ids")
-        if path.suffix in SUFFIXES:
+        if path.suffix.lower() in SUFFIXES:
             return self._from_frame(path, options)
         raise ValueError(f"{path}: only folders, .npz, {', '.join(SUFFIXES)} are read")
 

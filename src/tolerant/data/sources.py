@@ -67,9 +67,9 @@ def load(
         raise FileNotFoundError(f"{name!r} is no data set, file or folder. {hint}")
     if split is not None:
         raise ValueError(f"split is for named data sets and folders; {path} has none")
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return load_npz(path, **options)
-    if path.suffix in SUFFIXES:
+    if path.suffix.lower() in SUFFIXES:
         return _load_rows(path, options)
     raise ValueError(f"{path}: only folders, .npz, {', '.join(SUFFIXES)} are read")
 

@@ -27,7 +27,7 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     pandas = extra("pandas")
     path = Path(path)
     try:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             frame = pandas.read_parquet(path)
         else:
             with path.open(encoding="utf-8-sig") as file:
