@@ -170,3 +170,31 @@ def test_a_pickled_loss_keeps_its_numbers():
     assert (loss.q, loss.k, loss.ignore_index) == (0.3, 0.2, 7)
     with pytest.raises(AttributeError, match="gamma"):
         _ = loss.gamma
+
+
+@pytest.mark.parametrize("name", [name for name, info in REGISTRY.items() if info.defaults])
+def test_a_hyper_parameter_that_is_set_later_counts(name):
+    """Annealing writes `loss.q = ...` between epochs."""
+    torch.manual_seed(0)
+    logits = torch.randn(4, 3)
+    parameter, default = next(iter(REGISTRY[name].defaults.items()))
+    other = 3 if REGISTRY[name].domains[parameter].integer else default * 0.9 + 0.05
+    loss = make_loss(name)
+    setattr(loss, parameter, other)
+    assert getattr(loss, parameter) == other
+    assert f"{parameter}={other}" in repr(loss)
+    assert torch.equal(loss(logits, LABELS), make_loss(name, **{parameter: other})(logits, LABELS))
+    with pytest.raises(ValueError, match=f"^{parameter} must be in"):
+        setattr(loss, parameter, math.nan)
+    assert getattr(loss, parameter) == other
+
+
+@pytest.mark.parametrize(("loss", "first"), [(LqLoss, "q"), (TruncatedLqLoss, "q"), (NCELoss, "weight")])
+def test_an_argument_without_a_name_is_refused_with_the_name(loss, first):
+    with pytest.raises(TypeError, match=rf"^{loss.__name__} takes .*Write {loss.__name__}\({first}=\.\.\.\)"):
+        loss(0.7)
+
+
+def test_numbers_of_numpy_are_numbers():
+    value = LqLoss(q=np.float32(0.5)).q
+    assert (type(value), value) == (float, 0.5)

@@ -18,9 +18,13 @@ from tolerant.train.recipe import Precision
 def pick_device(device: str | torch.device = "auto") -> torch.device:
     """The device by name; "auto" is the GPU if there is one."""
     if device != "auto":
-        picked = torch.device(device)
+        refusal = f"device must be 'auto', 'cpu' or 'cuda'; got {str(device)!r}."
+        try:
+            picked = torch.device(device)
+        except RuntimeError:  # torch's lists twenty devices, most of which nobody has
+            raise ValueError(refusal) from None
         if picked.type not in ("cpu", "cuda"):
-            raise ValueError(f"device must be 'auto', 'cpu' or 'cuda'; got {str(device)!r}.")
+            raise ValueError(refusal)
         if picked.type == "cuda" and not torch.cuda.is_available():
             raise ValueError("device 'cuda' is not there: torch sees no GPU. Use device='cpu'.")
     else:
