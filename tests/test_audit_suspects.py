@@ -253,3 +253,23 @@ def test_bad_input_is_refused(change: dict, message: str) -> None:
 def test_head_refuses_a_negative_count() -> None:
     with pytest.raises(ValueError, match="count must be at least 0; got -1"):
         awkward().head(-1)
+
+
+@pytest.mark.parametrize("noise", ["uniform", "pair"])
+def test_many_classes_with_few_rows_each_share_one_noise_rate(noise: str) -> None:
+    """A whole matrix would have 15 entries a row, and put hard rows down to noise."""
+    num_rows, num_classes = 1500, 150
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, num_classes, num_rows)
+    other = rng.integers(0, num_classes, num_rows) if noise == "uniform" else (true + 1) % num_classes
+    given = np.where(rng.random(num_rows) < 0.2, other, true)
+    logits = rng.normal(size=(num_rows, num_classes))
+    logits[np.arange(num_rows), true] += rng.normal(6.0, 2.0, num_rows)
+    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    suspects = find_suspects(given, probs)
+    off = suspects.transition[~np.eye(num_classes, dtype=bool)]
+    assert np.ptp(off) == 0
+    assert abs(suspects.noise_rate.estimate - (given != true).mean()) < 0.02
+    assert suspects.noise_rate.low < (given != true).mean() < suspects.noise_rate.high
+    worst = suspects.index[:200]
+    assert (given != true)[worst].mean() > 0.95

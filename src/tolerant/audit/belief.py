@@ -32,6 +32,11 @@ _SHARPNESS = np.geomspace(12.0, 0.25, 14)
 _STILL = 3e-4  # no entry of T moves by more after 5 to 40 iterations
 _MOST_ITERATIONS = 100
 _LEAST_P = 1e-12
+# Above this many entries of T for each row, T is symmetric: one noise rate, all mistakes alike. 6,000 rows
+# of 300 classes with 20 % wrong labels (15 entries a row), drawn clouds: all of T gives a rate of 28 % after
+# 6 s, one number 21 % after 0.4 s, and the rankings are equal (average precision within 0.001, uniform and
+# pair). At 100 classes (1.7 a row) all of T ranks pair noise better, 0.998 instead of 0.995.
+_ENTRIES_A_ROW = 10
 _BLOCK = 1 << 22  # numbers in one temporary: 32 MiB
 
 
@@ -41,6 +46,8 @@ class NoiseModel:
 
     transition: Matrix
     sharpness: float
+    symmetric: bool = False
+    """T has one noise rate for all classes, since there are too few rows for more."""
 
     def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
         """[N] log P(right) - log P(wrong) of each given label.
@@ -65,17 +72,18 @@ class NoiseModel:
 
 def fit_noise_model(given_labels: Labels, probs: NDArray[np.floating]) -> NoiseModel:
     """The sharpness and the transition matrix under which the given labels are most likely."""
-    num_classes = probs.shape[1]
+    num_rows, num_classes = probs.shape
+    symmetric = num_classes**2 > _ENTRIES_A_ROW * num_rows
     transition = np.full((num_classes, num_classes), 0.2 / num_classes) + 0.8 * np.eye(num_classes)
-    best_fit, best = -np.inf, NoiseModel(transition, 1.0)
+    best_fit, best = -np.inf, NoiseModel(transition, 1.0, symmetric)
     for sharpness in _SHARPNESS:
         rows = by_label(given_labels, sharpen(probs, float(sharpness)))
-        transition = maximise(rows, transition)
+        transition = maximise(rows, transition, symmetric)
         log_likelihood = sum(
             float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows)
         )
         if log_likelihood > best_fit:
-            best_fit, best = log_likelihood, NoiseModel(transition, float(sharpness))
+            best_fit, best = log_likelihood, NoiseModel(transition, float(sharpness), symmetric)
     return best
 
 
@@ -97,8 +105,10 @@ def by_label(given_labels: Labels, sharp: Matrix) -> list[Matrix]:
     return np.split(sharp[order], np.cumsum(counts)[:-1])
 
 
-def maximise(rows: list[Matrix], transition: Matrix) -> Matrix:
-    """The most likely T for the rows of each given label, from a first guess, by EM."""
+def maximise(rows: list[Matrix], transition: Matrix, symmetric: bool = False) -> Matrix:
+    """The most likely T, or symmetric T, for the rows of each given label, from a first guess, by EM."""
+    if symmetric:
+        return _maximise_symmetric(rows, transition)
     # Keeps every label possible, so no division by zero; a class without any row keeps its label.
     least = np.full_like(transition, 1e-9) + 1e-3 * np.eye(len(transition))
     for _ in range(_MOST_ITERATIONS):
@@ -115,6 +125,21 @@ def maximise(rows: list[Matrix], transition: Matrix) -> Matrix:
     return transition
 
 
+def _maximise_symmetric(rows: list[Matrix], transition: Matrix) -> Matrix:
+    """As `maximise`, of one number: with T symmetric only each row's own probability matters."""
+    own = np.concatenate([part[:, label] for label, part in enumerate(rows)])
+    wrong = float(1.0 - transition.diagonal().mean())
+    for _ in range(_MOST_ITERATIONS):
+        by_mistake = wrong / (len(transition) - 1) * (1.0 - own)
+        updated = float((by_mistake / (by_mistake + (1.0 - wrong) * own)).mean())
+        # Between the ends, so that every label stays possible, whatever the model is sure of.
+        updated = min(max(updated, 1e-9), 1.0 - 1e-3)
+        moved, wrong = abs(updated - wrong), updated
+        if moved < _STILL / 100:  # one number, of which all rows speak
+            break
+    return _same_mistakes(len(transition), wrong)
+
+
 def expected_wrong(rows: list[Matrix], transition: Matrix) -> float:
     """The share of wrong labels that T and these rows of each given label lead one to expect."""
     right = sum(
@@ -125,8 +150,10 @@ def expected_wrong(rows: list[Matrix], transition: Matrix) -> float:
 
 
 def _symmetric(transition: Matrix) -> Matrix:
-    num_classes = len(transition)
-    wrong = float(1.0 - transition.diagonal().mean())
-    same = np.full_like(transition, wrong / (num_classes - 1))
+    return _same_mistakes(len(transition), float(1.0 - transition.diagonal().mean()))
+
+
+def _same_mistakes(num_classes: int, wrong: float) -> Matrix:
+    same = np.full((num_classes, num_classes), wrong / (num_classes - 1))
     np.fill_diagonal(same, 1.0 - wrong)
     return same

@@ -57,14 +57,14 @@ def rate_interval(
     sharp = sharpen(probs, model.sharpness)
     estimate = expected_wrong(by_label(given, sharp), model.transition)
     soft_rows = by_label(given, sharpen(probs, _SOFTER * model.sharpness))
-    softer = expected_wrong(soft_rows, maximise(soft_rows, model.transition))
+    softer = expected_wrong(soft_rows, maximise(soft_rows, model.transition, model.symmetric))
     doubted = float(np.mean(probs.argmax(axis=1) != given))
     size = min(len(given), _RESAMPLE_ROWS)
     rates = np.empty(_RESAMPLES)
     for resample in range(_RESAMPLES):
         rows = generator.integers(len(given), size=size)
         own = by_label(given[rows], sharp[rows])
-        rates[resample] = expected_wrong(own, maximise(own, model.transition))
+        rates[resample] = expected_wrong(own, maximise(own, model.transition, model.symmetric))
     error = 1.96 * rates.std(ddof=1) * np.sqrt(size / len(given))
     doubted_error = 1.96 * np.sqrt(doubted * (1.0 - doubted) / len(given))
     # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three").
