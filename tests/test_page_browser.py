@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from tolerant.audit import apply_corrections, find_suspects, read_corrections, write_page
 from tolerant.audit.cells import csv_text
+from tolerant.audit.run_folder import _CURVES as CURVES
 from tolerant.cli import make_app
 from tolerant.data.dataset import NoisyDataset
 from tolerant.noise.corrupt import corrupt
@@ -442,6 +443,35 @@ def test_five_thousand_suspects_cost_one_page_of_cards(browser: Browser, tmp_pat
     browser.run("for (let i = 0; i < 30; i += 1) document.getElementById('page-next').click()")
     assert browser.find("#page-text").text == "1,441 to 1,488 of 5,000"
     assert browser.run(count) < 3_000
+
+
+def test_the_last_value_of_a_curve_stays_on_one_line(
+    browser: Browser, digits: NoisyDataset, tmp_path: Path
+) -> None:
+    """With the titles that `tolerant train` gives, of which one takes two lines."""
+    suspects = find_suspects(digits.given_labels, np.full((len(digits), 10), 0.1))
+    history = {title: [1.0, 0.866] for title in CURVES.values()}
+    write_page(tmp_path / "curves.html", suspects, digits, history=history)
+    browser.open(tmp_path / "curves.html")
+    lines = """return [...document.querySelectorAll('.curve strong')].map((value) => {
+      const text = document.createRange();
+      text.selectNodeContents(value);
+      return text.getClientRects().length;
+    })"""
+    assert browser.run(lines) == [1, 1, 1]
+
+
+def test_a_class_written_from_right_to_left_stays_in_its_place(
+    browser: Browser, small_page: Callable[..., Path]
+) -> None:
+    browser.open(small_page(("\u05e2\u05d1\u05e8\u05d9\u05ea", "two", "three")))
+    places = """return [...document.querySelectorAll('#pairs button')].map((button) => {
+      const [name, count] = [button.querySelectorAll('bdi')[1], button.querySelector('small')];
+      return [name.textContent, count.getBoundingClientRect().left - name.getBoundingClientRect().right];
+    })"""
+    found = dict(browser.run(places))
+    assert "\u05e2\u05d1\u05e8\u05d9\u05ea" in found
+    assert min(found.values()) > 0
 
 
 LUMINANCE = """

@@ -41,8 +41,8 @@ function fillPairs() {
   for (const [pair, count] of top) {
     const [given, suggested] = pair.split(" ");
     byId("pairs").append(make("button", { type: "button", "data-given": given, "data-suggested": suggested, "aria-pressed": "false" },
-      `${className(given)} `, make("span", { "aria-hidden": "true", text: "→" }), make("span", { class: "hidden", text: "to" }),
-      ` ${className(suggested)}`, make("small", { text: `${grouped(count)} rows` })));
+      make("bdi", { text: className(given) }), " ", make("span", { "aria-hidden": "true", text: "→" }), make("span", { class: "hidden", text: "to" }),
+      " ", make("bdi", { text: className(suggested) }), make("small", { text: `${grouped(count)} rows` })));
   }
   byId("pairs").hidden = top.length === 0;
 }
