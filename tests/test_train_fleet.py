@@ -133,7 +133,7 @@ def test_one_line_an_epoch_where_no_one_watches(capsys):
     assert len(lines) == 3
     assert lines[0].startswith("digits lq: epoch 1/3  loss ")
     assert "kept" in lines[2]
-    assert "images/s" in lines[2]
+    assert "rows/s" in lines[2]
     Fleet(side_by_side=1, device="cpu", progress="quiet").run([job()])
     assert capsys.readouterr().err == ""
 

@@ -74,7 +74,7 @@ def describe(record: Record) -> str:
     """One epoch in one line.
 
     >>> describe({"train_loss": 0.5, "validation_accuracy": 0.8123, "images_per_s": 24100.0})
-    'loss 0.5000  validation 81.23%  24,100 images/s'
+    'loss 0.5000  validation 81.23%  24,100 rows/s'
     """
     parts = [f"loss {record['train_loss']:.4f}"]
     for key, word in (
@@ -84,7 +84,7 @@ def describe(record: Record) -> str:
     ):
         if record.get(key) is not None:
             parts.append(f"{word} {100 * record[key]:.2f}%")
-    return "  ".join([*parts, f"{record['images_per_s']:,.0f} images/s"])
+    return "  ".join([*parts, f"{record['images_per_s']:,.0f} rows/s"])
 
 
 def _prefix(run: Run) -> str:
