@@ -306,3 +306,37 @@ def test_k_must_be_a_number_or_auto(tmp_path):
     result = CliRunner().invoke(make_app(), ["train", "digits", "--k", "often"])
     assert result.exit_code == 2
     assert "a number or auto" in result.output
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """Fails the test if anything is trained."""
+    from tolerant.audit import own_data
+
+    def learn(*_: Any, **__: Any) -> None:
+        raise AssertionError("trained before the refusal")
+
+    monkeypatch.setattr(own_data, "learn", learn)
+
+
+def test_what_cannot_be_written_is_refused_before_training(untrained, tmp_path):
+    write_table(tmp_path / "data.csv")
+    (tmp_path / "a file").write_text("")
+    with pytest.raises(FileExistsError, match=r"cannot write to the folder .*a file: it is a file"):
+        tolerant("train", tmp_path / "data.csv", "--ignore", "key", "--out", tmp_path / "a file")
+
+
+def test_rows_with_one_name_are_refused_before_training(untrained, tmp_path):
+    write_table(tmp_path / "data.csv")
+    with pytest.raises(ValueError, match=r"ids must all be different.*got 'Ulm' twice"):
+        tolerant("train", tmp_path / "data.csv", "--id", "town", "--ignore", "key", "--out", tmp_path / "r")
+
+
+def test_a_device_nobody_knows(tmp_path):
+    write_table(tmp_path / "data.csv")
+    with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'; got 'gpu'"):
+        tolerant("train", tmp_path / "data.csv", "--id", "key", "--device", "gpu", "--out", tmp_path / "r")
+
+
+def test_the_command_says_what_it_is_for():
+    assert "labels that are partly wrong" in tolerant("--help")

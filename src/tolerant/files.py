@@ -53,6 +53,18 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder that files can be written to, or say at once why there is none."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        why = "it is a file" if path.is_file() else error.strerror or error
+        raise type(error)(error.errno, f"cannot write to the folder {path}: {why}") from error
+
+
 def write_json(path: str | os.PathLike[str], obj: Any) -> None:
     """Write `obj` as JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
     write_atomic(path, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

@@ -16,7 +16,9 @@ from tolerant.audit.learn import Learned, learn
 from tolerant.audit.plan import Settings
 from tolerant.audit.run_folder import save_run
 from tolerant.audit.source import Features, Source
+from tolerant.audit.suspects import check_ids
 from tolerant.data.dataset import NoisyDataset
+from tolerant.files import make_folder
 from tolerant.train.distributed import current
 from tolerant.train.job import Callback
 from tolerant.train.progress import ProgressMode
@@ -57,7 +59,10 @@ def train_source(
     ranks = current()
     checkpoints = Path(folder) / "checkpoints" if ranks.size > 1 else None
     dataset = source.load()
+    check_ids(dataset.ids)
     corrected = correct(dataset, labels)
+    if not ranks.rank:
+        make_folder(folder)  # refused now rather than after hours of training, as the ids and labels above
     features = Features.fit(dataset)
     learned = learn(
         features.trainable(dataset).with_given_labels(corrected.given_labels),

@@ -28,7 +28,7 @@ from tolerant.audit.source import Features, Source
 from tolerant.audit.suspects import Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
 from tolerant.extras import extra
-from tolerant.files import read_json, write_atomic, write_json
+from tolerant.files import make_folder, read_json, write_atomic, write_json
 from tolerant.train.models import build
 from tolerant.train.rows import Preprocess
 
@@ -65,7 +65,7 @@ def save_run(
 ) -> None:
     """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts, labels uncorrected)."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     (folder / "spec.json").unlink(missing_ok=True)  # what is here is no run until all of it is written
     result, job = learned.result, learned.job
     preprocess = result.preprocess

@@ -249,15 +249,20 @@ def _ids(ids: ArrayLike | None, num_rows: int) -> NDArray[Any]:
     array = np.arange(num_rows) if ids is None else np.asarray(ids)
     if array.shape != (num_rows,):
         raise ValueError(f"ids must name {num_rows} rows; got shape {array.shape}.")
+    check_ids(array)
+    return array
+
+
+def check_ids(ids: NDArray[Any]) -> None:
+    """A ValueError for the first of these row names that is there twice."""
     seen: set[str] = set()
-    for row_id in map(str, array.tolist()):
+    for row_id in map(str, ids.tolist()):
         if row_id in seen:
             raise ValueError(
                 f"ids must all be different, or a correction could not say which row it means; "
                 f"got {row_id!r} twice."
             )
         seen.add(row_id)
-    return array
 
 
 def _optional(name: str, values: ArrayLike | None, num_rows: int, dtype: Any) -> Any:
