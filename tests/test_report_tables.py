@@ -266,6 +266,14 @@ def test_fill_leaves_other_text_alone() -> None:
     assert fill(text, lambda name: "x") == text
 
 
+def test_rows_of_a_changed_protocol_are_mentioned(tmp_path: Path) -> None:
+    other = Store(tmp_path / "results")
+    add(other, 0.9, protocol="gce2018-table1 epochs=2")
+    said = cli("table1", "--results", str(other.folder)).output
+    assert "No stored rows yet." in said
+    assert "1 of a changed protocol are there: --changed all shows them." in said
+
+
 def test_reports_do_not_load_the_trainer() -> None:
     code = (
         "import sys, tolerant.report.figure, tolerant.report.table, tolerant.report.document;"

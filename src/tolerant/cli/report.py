@@ -67,6 +67,8 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
     table = lines(rows, name)
     text = _text(rows, table)
     typer.echo(text)
+    if not rows and not changed and (others := select(store, name, changed="all")):
+        typer.echo(f"{len(others)} of a changed protocol are there: --changed all shows them.")
     if out is not None:
         write_atomic(out / f"{name}.md", text + "\n")
         write_atomic(out / f"{name}.csv", to_csv(table))
