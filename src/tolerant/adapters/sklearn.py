@@ -196,6 +196,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         if pictures:
             options |= {"allow_nd": True, "dtype": np.uint8}
         else:
+            if getattr(X, "ndim", 2) in (3, 4):
+                raise ValueError(
+                    f"pictures must be uint8 (n, height, width, channels); got {X.dtype} {tuple(X.shape)}. "
+                    "Call (255 * X).astype(numpy.uint8) if they lie in 0 .. 1."
+                )
             options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
         return validate_data(self, X, **options)
 

@@ -64,6 +64,8 @@ class Settings:
             )
         if self.k != "auto" and not (isinstance(self.k, float | int) and 0 < self.k < 1):
             raise ValueError(f"k must be in (0, 1) or 'auto'; got {self.k!r}.")
+        if not isinstance(self.loss, str | nn.Module):
+            raise ValueError(f"loss must be a name or a loss such as LqLoss(q=0.7); got {self.loss!r}.")
         for name in ("epochs", "batch_size", "lr"):
             value = getattr(self, name)
             if value is not None and not value > 0:
