@@ -124,7 +124,9 @@ def test_a_label_that_appears_once(pictures: Path) -> None:
 
 def test_pictures_of_another_size(pictures: Path) -> None:
     picture(pictures / "cat" / "wide.png", size=(6, 9))
-    with pytest.raises(ValueError, match=r"cat/wide\.png is 6 x 9 pixels, others are 6 x 5; pass"):
+    with pytest.raises(
+        ValueError, match=r"cat/wide\.png is 6 x 9 pixels, others are 6 x 5; pass size=6 \(--size 6\)"
+    ):
         load(pictures)
     assert load(pictures, size=8).inputs.shape == (7, 8, 8, 3)
     assert load(pictures, size=(4, 7)).inputs.shape == (7, 4, 7, 3)
@@ -433,3 +435,80 @@ def test_a_large_array_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_bad_npz(stored: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         load(npz(tmp_path, **stored))
+
+
+def people(tmp_path: Path, **columns: Any) -> Path:
+    """80 rows: a measurement, a label, and what a test adds."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"size": rng.normal(size=80), "label": ["small", "large"] * 40})
+    frame.assign(**columns).to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path / "people.csv"
+
+
+@pytest.mark.parametrize("copy", [["small", "large"] * 40, [0, 1] * 40, ["b", "a"] * 40])
+def test_a_column_that_is_the_label_again_is_named(copy: list[Any], tmp_path: Path) -> None:
+    path = people(tmp_path, again=copy)
+    with pytest.warns(UserWarning, match=r"column 'again' is 'label' in other words.*--ignore 'again'"):
+        load(path)
+    load(path, ignore=["again"])  # warnings are errors
+
+
+def test_a_column_that_tells_most_labels_is_not_the_label_again(tmp_path: Path) -> None:
+    load(people(tmp_path, near=[0, 1] * 39 + [1, 1]))
+
+
+def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"'nr' counts the rows.*--ignore 'nr'"):
+        load(people(tmp_path, nr=range(7, 87)))
+
+
+def test_a_column_of_names_is_named(tmp_path: Path) -> None:
+    path = people(tmp_path, who=[f"person {row}" for row in range(80)])
+    with pytest.warns(UserWarning, match=r"a word of its own in 'who'; 64 of them.*--id"):
+        load(path)
+    load(path, id="who")
+
+
+def test_a_column_to_leave_out_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no column 'siez'.*--ignore"):
+        load(people(tmp_path), ignore=["siez"])
+
+
+def test_blanks_around_names_of_columns_do_not_matter(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "size, the answer ,who \n1,yes,a\n2,no,b\n3,yes,c\n4,no,d\n")
+    data = load(path, label="the answer ", id="who ", ignore=[" who"])
+    assert (data.class_names, data.ids.tolist()) == (("no", "yes"), list("abcd"))
+
+
+@pytest.mark.parametrize("name", ["x.CSV", "x.Tsv"])
+def test_endings_in_capitals(name: str, tmp_path: Path) -> None:
+    assert len(load(write(tmp_path / name, "a,label\n1,x\n2,y\n3,x\n4,y\n"))) == 4
+
+
+def test_excel_writes_utf_16(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("größe\tlabel\n1\tjä\n2\tnö\n3\tjä\n4\tnö\n", encoding="utf-16")
+    assert load(tmp_path / "x.csv").class_names == ("jä", "nö")
+
+
+def test_another_encoding_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,label\n1,jä\n2,nö\n", encoding="cp1252")
+    with pytest.raises(
+        ValueError, match=r"is not text in UTF-8: it has a byte 0xe4\. Save it as UTF-8.*iconv"
+    ):
+        load(tmp_path / "x.csv")
+
+
+def test_a_quantity_is_no_label(tmp_path: Path) -> None:
+    rows = "".join(f"{row},{row / 7}\n" for row in range(1, 30))
+    with pytest.raises(ValueError, match=r"29 of 29 different labels .* Is this a quantity"):
+        load(write(tmp_path / "x.csv", "a,label\n" + rows))
+
+
+def test_options_of_another_kind_of_data_are_refused(pictures: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"people\.csv takes no option 'size'; it takes label, "):
+        load(people(tmp_path), size=32)
+    with pytest.raises(ValueError, match="takes no option 'label'; it takes "):
+        load(pictures, label="x")
+    with pytest.raises(ValueError, match=r"x\.npz takes no option 'id'"):
+        load(npz(tmp_path, inputs=np.zeros((4, 2)), labels=np.array([0, 1, 0, 1])), id="x")

@@ -133,6 +133,14 @@ def check_labels(labels: Any, num_rows: int, num_classes: int, name: str, lowest
     return labels.astype(np.int64, copy=False)
 
 
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def encode_labels(
     words: Any,
     source: object,
@@ -158,6 +166,12 @@ def encode_labels(
             raise ValueError(f"{source} has {len(names)} class(es); at least two are needed")
         rare = [name for name, count in zip(names, counts, strict=True) if count < min_per_class]
         if rare:
+            if len(rare) > len(names) / 2 and all(_is_number(name) for name in names):
+                raise ValueError(
+                    f"{source}: {len(rare)} of {len(names)} different labels have not the {min_per_class} "
+                    "rows a class needs, and all are numbers. Is this a quantity? Only classes are learnt: "
+                    "cut it into ranges first, or pass min_per_class=1 (--min-per-class 1)"
+                )
             others = f" (nor have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
             raise ValueError(
                 f"{source}: label {rare[0]!r} has not the {min_per_class} rows a class needs"

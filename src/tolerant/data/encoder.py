@@ -76,7 +76,7 @@ class TableEncoder:
         absent = sorted(set(categorical) - set(frame.columns))
         if absent:
             raise ValueError(f"categorical names {absent[0]!r}, which is no column of the table")
-        columns, holes = [], []
+        columns, holes, names, counters = [], [], [], []
         for name in frame.columns:
             numbers, empty = None, np.empty(0, bool)
             if name not in categorical:
@@ -91,10 +91,16 @@ class TableEncoder:
                 holes.append(f"{name!r} ({empty.sum()})")
             if numbers is None:
                 counts = Counter(words[~empty])
+                if len(counts) > max(MAX_CATEGORIES, len(words) / 2):
+                    names.append(repr(name))
                 frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_CATEGORIES]
                 columns.append(Column(name, "category", missing, categories=tuple(frequent)))
             else:
                 mean, std = _moments(numbers[~empty], name)
+                if len(numbers) > MAX_CATEGORIES and np.array_equal(
+                    numbers, numbers[0] + np.arange(len(numbers))
+                ):
+                    counters.append(repr(name))
                 columns.append(Column(name, "number", missing, mean, std))
         if not columns:
             raise ValueError("the table has no column with values beside the label")
@@ -103,6 +109,19 @@ class TableEncoder:
             warnings.warn(
                 f"{len(holes)} of {len(frame.columns)} columns have missing values, which become "
                 f"the mean, or a category of their own: {', '.join(holes[:5])}{more}",
+                stacklevel=2,
+            )
+        if names:
+            warnings.warn(
+                f"nearly every row has a word of its own in {', '.join(names[:5])}; {MAX_CATEGORIES} of them "
+                "become features. Names of rows go with id=... (--id), dates and free text with ignore=... "
+                "(--ignore)",
+                stacklevel=2,
+            )
+        if counters:
+            warnings.warn(
+                f"{', '.join(counters[:5])} counts the rows, and so tells how they were sorted; leave it out "
+                f"with ignore=[{counters[0]}] (--ignore {counters[0]})",
                 stacklevel=2,
             )
         return cls(tuple(columns))

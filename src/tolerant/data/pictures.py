@@ -157,9 +157,10 @@ def _common_shape(heads: list[Any], ids: list[str], size: Size) -> tuple[int, in
     (most, _), *others = Counter(head[:2] for head in heads).most_common()
     if others:
         other = next(row for row, head in enumerate(heads) if head[:2] != most)
+        side = min(most[0], 64)  # of photographs: what a network learns in minutes, not hours
         raise ValueError(
             f"{ids[other]} is {heads[other][0]} x {heads[other][1]} pixels, others are {most[0]} x "
-            f"{most[1]}; pass size={most[0]} to resize all"
+            f"{most[1]}; pass size={side} (--size {side}) to resize all"
         )
     return most[0], most[1], channels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 from collections.abc import Callable
 from functools import partial
@@ -60,7 +61,7 @@ def load(
         return NAMED[name](split or "train", root)
     path = Path(source).expanduser()
     if path.is_dir():
-        return load_folder(path, split=split, **options)
+        return load_folder(path, split=split, **_taken(load_folder, path, options))
     if not path.exists():
         near = difflib.get_close_matches(name, NAMED, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"The named ones are {', '.join(NAMED)}"
@@ -68,7 +69,7 @@ def load(
     if split is not None:
         raise ValueError(f"split is for named data sets and folders; {path} has none")
     if path.suffix.lower() == ".npz":
-        return load_npz(path, **options)
+        return load_npz(path, **_taken(load_npz, path, options))
     if path.suffix.lower() in SUFFIXES:
         return _load_rows(path, options)
     raise ValueError(f"{path}: only folders, .npz, {', '.join(SUFFIXES)} are read")
@@ -76,10 +77,27 @@ def load(
 
 def _load_rows(path: Path, options: dict[str, Any]) -> NoisyDataset:
     frame = read_frame(path)
+    # Names of columns come without the blanks around them, so those asked for must too.
+    options = {name: _stripped(value) for name, value in options.items()}
     if "file" not in options and "text" not in options:
         roles = {options.get(role) for role in ("label", "true_label", "id")} | {"label"}
         others = [column for column in frame.columns if column not in roles]
         if others in (["file"], ["text"]):
             options = {**options, others[0]: others[0]}
     load_rows = load_listed if "file" in options else load_table
-    return load_rows(path, frame=frame, **options)
+    return load_rows(path, frame=frame, **_taken(load_rows, path, options))
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_stripped(one) for one in value]
+    return value.strip() if isinstance(value, str) else value
+
+
+def _taken(reader: Callable[..., NoisyDataset], path: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, all of which `reader` takes; a ValueError for one that means nothing here."""
+    known = [name for name in inspect.signature(reader).parameters if name not in ("path", "frame")]
+    for name in options:
+        if name not in known:
+            raise ValueError(f"{path} takes no option {name!r}; it takes {', '.join(known)}")
+    return options

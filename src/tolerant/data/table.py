@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import warnings
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from tolerant.data.encoder import TableEncoder
 from tolerant.extras import extra
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
+_FEWEST_TO_JUDGE = 20  # in fewer rows a column may be like the label by chance
 
 
 def read_frame(path: str | os.PathLike[str]) -> Any:
@@ -30,7 +32,10 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
         if path.suffix.lower() == ".parquet":
             frame = pandas.read_parquet(path)
         else:
-            with path.open(encoding="utf-8-sig") as file:
+            with path.open("rb") as start:
+                utf16 = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
+            encoding = "utf-16" if utf16 else "utf-8-sig"
+            with path.open(encoding=encoding) as file:
                 header = file.readline(2**20)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # pandas warns of rows longer than the header
@@ -40,10 +45,15 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
                     dtype=str,
                     keep_default_na=False,
                     index_col=False,
-                    encoding="utf-8-sig",
+                    encoding=encoding,
                 )
     except FileNotFoundError:
         raise
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not text in UTF-8: it has a byte {error.object[error.start]:#04x}. "
+            f'Save it as UTF-8 (in Excel "CSV UTF-8"), or: iconv -f WINDOWS-1252 -t UTF-8 {path.name}'
+        ) from error
     except Exception as error:  # pandas and pyarrow have their own for every kind of damage
         raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
     frame.columns = [str(name).strip() for name in frame.columns]
@@ -76,6 +86,8 @@ def load_table(
     """
     frame = read_frame(path) if frame is None else frame
     check_columns(frame, path, label=label, true_label=true_label, text=text, id=id)
+    for name in ignore:
+        check_columns(frame, path, ignore=name)
     given, names = encode_labels(label_words(frame, label, path), path, class_names, min_per_class)
     true = None
     if true_label is not None:
@@ -87,16 +99,37 @@ def load_table(
     used = {label, true_label, id, *ignore}
     features = frame[[name for name in frame.columns if name not in used]]
     if encoder is None:
+        _warn_of_copies(features, given, label)
         encoder = TableEncoder.fit(features, categorical=categorical)
     return NoisyDataset(encoder.transform(features), given, true, names, ids, "table", encoder)
+
+
+def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
+    """A column that is the label again, under any names, makes every label look right."""
+    pandas = extra("pandas")
+    for name in features.columns if len(given) >= _FEWEST_TO_JUDGE else ():
+        for rows in (1000, len(given)):  # nearly every column is done with after the first
+            codes, words = pandas.factorize(features[name].iloc[:rows].astype(str))
+            labels = len(np.unique(given[:rows]))
+            pairs = len(np.unique(codes * (given.max() + 1) + given[:rows]))
+            if not pairs == len(words) == labels:
+                break
+        else:
+            warnings.warn(
+                f"column {name!r} is {label!r} in other words, so every label will look right; "
+                f"leave it out: ignore=[{name!r}] (--ignore {name!r})",
+                stacklevel=3,
+            )
 
 
 def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
     """A ValueError for the first option that names a column the table has not."""
     for option, name in wanted.items():
         if name is not None and name not in frame.columns:
+            command = f" (--{option})" if option in ("label", "id", "text", "ignore") else ""
             raise ValueError(
-                f"{path} has no column {name!r}; it has {list(frame.columns)}. Say which with {option}=..."
+                f"{path} has no column {name!r}; it has {list(frame.columns)}. "
+                f"Say which with {option}=...{command}"
             )
 
 
