@@ -340,3 +340,22 @@ def test_a_device_nobody_knows(tmp_path):
 
 def test_the_command_says_what_it_is_for():
     assert "labels that are partly wrong" in tolerant("--help")
+
+
+@pytest.mark.parametrize("column", ["file", "photo"])
+def test_a_list_of_pictures_with_other_columns(column, tmp_path):
+    """Beside its file a picture often has a date or a split, which do not make it a row of a table."""
+    rows = pictures(60, noise_rate=0.1)
+    lines = [f"{column},taken,label"]
+    for row, (pixels, label) in enumerate(zip(rows.inputs, rows.given_labels, strict=True)):
+        Image.fromarray(pixels.squeeze()).save(tmp_path / f"{row}.png")
+        lines.append(f"{row}.png,2020-01-{1 + row % 28},{rows.class_names[label]}")
+    (tmp_path / "list.csv").write_text("\n".join(lines) + "\n")
+    name = () if column == "file" else ("--file", column)
+    said = tolerant("train", tmp_path / "list.csv", *name, *QUICK, "--folds", "0", "--out", tmp_path / "run")
+    if name:
+        assert "list.csv --file photo" in said
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert spec["features"]["kind"] == "image"
+    tolerant("predict", tmp_path / "run", tmp_path / "list.csv", "--out", tmp_path / "labels.csv")
+    assert read(tmp_path / "labels.csv")[3]["id"] == "3.png"

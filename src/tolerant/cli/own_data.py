@@ -24,6 +24,10 @@ Split = Annotated[str | None, typer.Option(help="Split of a named data set, or s
 Root = Annotated[Path | None, typer.Option(help="Folder of the published data sets.")]
 Label = Annotated[str | None, typer.Option(help="Column of labels of a table; default: label.")]
 Id = Annotated[str | None, typer.Option(help="Column that names the rows of a table.")]
+File = Annotated[
+    str | None,
+    typer.Option(help="Column of picture files; makes the table a list of pictures. Default: file."),
+]
 Text = Annotated[str | None, typer.Option(help="Column of text; makes the table a set of texts.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")]
 MinPerClass = Annotated[int | None, typer.Option(help="Fewest rows a class may have; default: 2.")]

@@ -17,6 +17,7 @@ def predict(
     split: own.Split = None,
     root: own.Root = None,
     id: own.Id = None,
+    file: own.File = None,
     text: own.Text = None,
     device: own.Device = "auto",
 ) -> None:
@@ -33,8 +34,8 @@ def predict(
     from tolerant.train.evaluate import predict_log_proba
 
     saved = load_run(run)
-    text = text or saved.source.options.get("text")
-    rows = saved.features.read(own.make_source(source, split=split, root=root, id=id, text=text))
+    file, text = file or saved.source.options.get("file"), text or saved.source.options.get("text")
+    rows = saved.features.read(own.make_source(source, split=split, root=root, id=id, file=file, text=text))
     probs = np.exp(predict_log_proba(saved.model, rows, saved.preprocess, device=pick_device(device)))
     best = probs.argmax(axis=1)
     names = saved.features.class_names

@@ -114,8 +114,8 @@ class TableEncoder:
         if names:
             warnings.warn(
                 f"nearly every row has a word of its own in {', '.join(names[:5])}; {MAX_CATEGORIES} of them "
-                "become features. Names of rows go with id=... (--id), dates and free text with ignore=... "
-                "(--ignore)",
+                "become features. Names of rows go with id=... (--id), free text with text=... (--text), "
+                "the rest with ignore=... (--ignore)",
                 stacklevel=2,
             )
         if counters:

@@ -15,6 +15,7 @@ from tolerant.data.cifar import load_cifar10, load_cifar10n, load_cifar100, load
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.digits import load_digits
 from tolerant.data.fashion_mnist import load_fashion_mnist
+from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import load_folder, load_listed
 from tolerant.data.table import SUFFIXES, load_table, read_frame
 
@@ -47,8 +48,9 @@ def load(
     split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
     root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
     A file of rows ends in .csv, .tsv, .parquet or .npz.
-    options: those of `load_folder`, `load_listed`, `load_table` or `load_npz`. A table whose only
-        column beside the label is called file (text) is a list of pictures (texts).
+    options: those of `load_folder`, `load_listed`, `load_table` or `load_npz`. A table with
+        a column called file that names pictures is a list of them; one whose only column beside the
+        label is called text is a set of texts.
 
     >>> data = load("digits", split="test")
     >>> data.inputs.shape, data.num_classes
@@ -84,6 +86,8 @@ def _load_rows(path: Path, options: dict[str, Any]) -> NoisyDataset:
         others = [column for column in frame.columns if column not in roles]
         if others in (["file"], ["text"]):
             options = {**options, others[0]: others[0]}
+        elif "file" in others and str(frame["file"].iloc[0]).lower().endswith(PICTURES):
+            options = {**options, "file": "file"}
     load_rows = load_listed if "file" in options else load_table
     return load_rows(path, frame=frame, **_taken(load_rows, path, options))
 
