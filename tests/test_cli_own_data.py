@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from train_helpers import pictures, table
 from typer.testing import CliRunner
 
+from tolerant import __version__
 from tolerant.cli import make_app
 
 QUICK = ("--epochs", "15", "--folds", "2")
@@ -340,6 +341,7 @@ def test_a_device_nobody_knows(tmp_path):
 
 def test_the_command_says_what_it_is_for():
     assert "labels that are partly wrong" in tolerant("--help")
+    assert tolerant("--version") == f"tolerant {__version__}\n"
 
 
 @pytest.mark.parametrize("column", ["file", "photo"])

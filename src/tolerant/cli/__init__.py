@@ -6,11 +6,6 @@ import sys
 import warnings
 from typing import Any
 
-_HELP = """Train classifiers on labels that are partly wrong, and find the wrong ones.
-
-Start with: tolerant train DATA. DATA is a folder of pictures, a CSV, Parquet or NPZ file, or digits.
-"""
-
 
 def main() -> None:
     """Entry point of the `tolerant` command and of `python -m tolerant`."""
@@ -29,9 +24,10 @@ def make_app() -> Any:
     """The typer application with every command."""
     import typer
 
-    from tolerant.cli import audit, demo, doctor, download, noise, predict, report, reproduce, train
+    from tolerant.cli import audit, demo, doctor, download, noise, predict, report, reproduce, top, train
 
-    app = typer.Typer(name="tolerant", help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+    app = typer.Typer(name="tolerant", no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(top.top)
     app.command()(audit.audit)
     app.command()(demo.demo)
     app.command()(doctor.doctor)
