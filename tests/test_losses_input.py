@@ -198,3 +198,14 @@ def test_an_argument_without_a_name_is_refused_with_the_name(loss, first):
 def test_numbers_of_numpy_are_numbers():
     value = LqLoss(q=np.float32(0.5)).q
     assert (type(value), value) == (float, 0.5)
+
+
+@pytest.mark.parametrize("q", [1e-29, 1e-40, 1e-300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_q_of_nearly_nothing_is_cross_entropy(q, dtype):
+    torch.manual_seed(0)
+    logits = torch.randn(4, 3).to(dtype)
+    for near, at in ((LqLoss(q=q), LqLoss(q=0)), (TruncatedLqLoss(q=q, k=0.3), TruncatedLqLoss(q=0, k=0.3))):
+        assert torch.allclose(near(logits, LABELS), at(logits, LABELS), rtol=1e-6)
+    yes = (logits > 0).to(dtype)
+    assert torch.allclose(BinaryLqLoss(q=q)(logits, yes), BinaryLqLoss(q=0)(logits, yes), rtol=1e-6)

@@ -23,6 +23,9 @@ from torch import Tensor
 from tolerant.losses.domain import Domain
 from tolerant.losses.elementwise import Array, exp, expm1, log1p, ones_like, softplus, where
 
+# Below it L_q is cross entropy to all digits of fp64, and in fp32 1e-46 is 0 and the quotient NaN.
+LEAST_Q = 1e-30
+
 
 def cce(log_p_y: Array) -> Array:
     r"""Categorical cross entropy, :math:`-\log p_y`.
@@ -60,7 +63,7 @@ def lq(log_p_y: Array, *, q: float = 0.7) -> Array:
     >>> lq(torch.tensor([0.5]).log(), q=0.5)
     tensor([0.5858])
     """
-    return -log_p_y if q == 0 else expm1(q * log_p_y) / -q
+    return -log_p_y if q < LEAST_Q else expm1(q * log_p_y) / -q
 
 
 def lq_weight(log_p_y: Array, *, q: float) -> Array:
@@ -77,7 +80,7 @@ def truncated_lq(log_p_y: Array, *, q: float = 0.7, k: float = 0.5) -> Array:
     tensor([0.5000, 0.1000])
     """
     log_k = math.log(k)
-    most = -log_k if q == 0 else math.expm1(q * log_k) / -q
+    most = -log_k if q < LEAST_Q else math.expm1(q * log_k) / -q
     return lq(log_p_y, q=q).clip(max=most)
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tolerant.losses.phi import LEAST_Q
+
 _NAN: tl.constexpr = tl.constexpr(tl.PropagateNan.ALL)
 _LOG2E: tl.constexpr = tl.constexpr(1.4426950216293335)  # log2(e), rounded to fp32 ...
 _LOG2E_REST: tl.constexpr = tl.constexpr(1.925963033500e-8)  # ... and what that left out
@@ -247,11 +249,12 @@ def js(log_p, other, log_other, logit, scale):
 def constants(phi: str, hyper: dict[str, float]) -> tuple[Any, list[float]]:
     """The Triton function of a loss, and the four numbers it wants in place of its hyper-parameters."""
     match phi, hyper:
-        case "lq", {"q": 0}:
+        case "lq", {"q": q} if q < LEAST_Q:
             found, numbers = cce, []
         case "lq", {"q": q}:
             found, numbers = lq, [q, 1 / q]
         case "truncated-lq", {"q": q, "k": k}:
+            q = 0.0 if q < LEAST_Q else q
             most = -math.log(k) if q == 0 else -math.expm1(q * math.log(k)) / q
             found, numbers = truncated_lq, [q, 1 / (q or 1), math.log(k), most]
         case "sce", {"alpha": alpha, "beta": beta, "log_zero": log_zero}:
