@@ -361,3 +361,10 @@ def test_a_list_of_pictures_with_other_columns(column, tmp_path):
     assert spec["features"]["kind"] == "image"
     tolerant("predict", tmp_path / "run", tmp_path / "list.csv", "--out", tmp_path / "labels.csv")
     assert read(tmp_path / "labels.csv")[3]["id"] == "3.png"
+
+
+def test_how_data_is_read_is_not_asked_of_a_run(trained):
+    result = CliRunner().invoke(make_app(), ["audit", str(trained / "run"), "--label", "town"])
+    assert result.exit_code == 2
+    assert "--label" in result.output
+    assert "is for data" in result.output

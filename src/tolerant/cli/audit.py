@@ -39,19 +39,19 @@ def audit(
     from tolerant.audit.run_folder import load_run, load_suspects, write_review
     from tolerant.files import read_json
 
+    rows = own.make_source(
+        source,
+        split=split,
+        root=root,
+        label=label,
+        id=id,
+        file=file,
+        text=text,
+        ignore=ignore,
+        size=size,
+        min_per_class=min_per_class,
+    )
     if not (Path(source) / "spec.json").is_file():
-        rows = own.make_source(
-            source,
-            split=split,
-            root=root,
-            label=label,
-            id=id,
-            file=file,
-            text=text,
-            ignore=ignore,
-            size=size,
-            min_per_class=min_per_class,
-        )
         out = out or Path("audit")
         dataset, learned = own.train(
             rows, out, Settings(seed=seed), device=device, labels=labels or (), folds=folds
@@ -65,6 +65,9 @@ def audit(
         return
     if labels:
         raise typer.BadParameter("is for data; train the run again with it", param_hint="--labels")
+    for name in rows.options:
+        hint = f"--{name.replace('_', '-')}"
+        raise typer.BadParameter("is for data; a run knows how its data was read", param_hint=hint)
     run = load_run(source)
     dataset = run.source.load()
     suspects = load_suspects(run, dataset)
