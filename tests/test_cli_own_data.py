@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import typer
 from PIL import Image
 from safetensors.torch import load_file
 from train_helpers import pictures, table
 from typer.testing import CliRunner
 
 from tolerant import __version__
+from tolerant.audit.corrections import CorrectedLabels
+from tolerant.audit.own_data import _fingerprint
+from tolerant.audit.plan import Settings
 from tolerant.cli import make_app
+from tolerant.cli import own_data as own
+from tolerant.train.job import Callback, Job, Record
 
 QUICK = ("--epochs", "15", "--folds", "2")
 FILES = {"model.safetensors", "audit.safetensors", "spec.json", "history.json", "suspects.csv", "report.html"}
@@ -368,3 +377,64 @@ def test_how_data_is_read_is_not_asked_of_a_run(trained):
     assert result.exit_code == 2
     assert "--label" in result.output
     assert "is for data" in result.output
+
+
+class _Stop(Callback):
+    """Ctrl-C in the final training, after an epoch."""
+
+    def on_epoch_end(self, job: Job, record: Record) -> None:
+        if record["epoch"] == 7:
+            signal.raise_signal(signal.SIGINT)
+
+
+class _Starts(Callback):
+    def __init__(self) -> None:
+        self.records: list[Record | None] = []
+
+    def on_start(self, job: Job, record: Record | None) -> None:
+        self.records.append(record)
+
+
+def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys):
+    write_table(tmp_path / "rows.csv")
+    rows, settings = own.make_source(str(tmp_path / "rows.csv"), id="key"), Settings(epochs=15)
+
+    def run(name: str, callback: Callback, settings: Settings = settings) -> dict[str, torch.Tensor]:
+        own.train(rows, tmp_path / name, settings, device="cpu", folds=2, callbacks=[callback])
+        assert not (tmp_path / name / "checkpoints").exists()
+        return load_file(tmp_path / name / "model.safetensors")
+
+    with pytest.raises(typer.Exit) as stopped:
+        run("run", _Stop())
+    assert stopped.value.exit_code == 130
+    assert (
+        f"stopped; the same command goes on from {tmp_path / 'run' / 'checkpoints'}"
+        in capsys.readouterr().err
+    )
+    again, other = _Starts(), _Starts()
+    went_on, never_stopped = run("run", again), run("whole", _Starts())
+    assert [record and record["epoch"] for record in again.records] == [7]
+    assert all(torch.equal(went_on[name], tensor) for name, tensor in never_stopped.items())
+    with pytest.raises(typer.Exit):
+        run("run", _Stop())
+    run("run", other, replace(settings, lr=0.02))
+    assert other.records == [None]
+
+
+@pytest.mark.parametrize("changed", ["inputs", "labels", "settings", "folds", "reviewed"])
+def test_whatever_a_training_depends_on_is_in_its_fingerprint(changed):
+    data = table(60)
+    corrected = CorrectedLabels(data.given_labels, np.zeros(60, bool), np.zeros(60, bool))
+    before = _fingerprint(data, corrected, Settings(), 2)
+    assert before == _fingerprint(data, corrected, Settings(), 2)
+    inputs, labels, reviewed = data.inputs.copy(), data.given_labels.copy(), np.zeros(60, bool)
+    inputs[-1, -1] += changed == "inputs"
+    labels[-1] = (labels[-1] + (changed == "labels")) % data.num_classes
+    reviewed[-1] = changed == "reviewed"
+    after = _fingerprint(
+        replace(data, inputs=inputs),
+        CorrectedLabels(labels, reviewed, np.zeros(60, bool)),
+        Settings(seed=int(changed == "settings")),
+        2 + (changed == "folds"),
+    )
+    assert before != after

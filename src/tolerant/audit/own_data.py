@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -53,11 +54,12 @@ def train_source(
     ``labels`` are corrections files, applied one after the other: those of a second review were made for
     the labels that the first had left. What a person has decided is not asked again.
 
-    Over several ranks all of them load and train, and rank 0 writes. Checkpoints lie in the run folder
-    meanwhile, so that ``torchrun --max-restarts``, or the same command again, goes on from them.
+    Checkpoints lie in the run folder meanwhile: stopped or killed, the same call goes on from them, and a
+    call with other rows or settings starts anew. Over several ranks all of them load and train, rank 0
+    writes, and ``torchrun --max-restarts`` goes on in the same way.
     """
     ranks = current()
-    checkpoints = Path(folder) / "checkpoints" if ranks.size > 1 else None
+    checkpoints = Path(folder) / "checkpoints"
     dataset = source.load()
     check_ids(dataset.ids)
     corrected = correct(dataset, labels)
@@ -71,7 +73,7 @@ def train_source(
         reviewed=corrected.reviewed,
         device=device,
         progress=progress,
-        checkpoints=checkpoints,
+        checkpoints=checkpoints / _fingerprint(dataset, corrected, settings, folds),
         callbacks=callbacks,
     )
     ranks.wait()  # nobody reads the checkpoints any more
@@ -87,6 +89,15 @@ def train_source(
         corrected=corrected,
         labels=labels,
     )
-    if checkpoints is not None:
-        shutil.rmtree(checkpoints)
+    shutil.rmtree(checkpoints)
     return dataset, learned
+
+
+def _fingerprint(dataset: NoisyDataset, corrected: CorrectedLabels, settings: Settings, folds: int) -> str:
+    """Of all that a training depends on, so that none goes on from the checkpoint of another."""
+    digest = hashlib.sha256(repr((settings, folds, dataset.class_names)).encode())
+    digest.update(corrected.given_labels.tobytes() + corrected.reviewed.tobytes())
+    for start in range(0, len(dataset), 1024):  # pictures may be more than fits in memory
+        rows = np.asarray(dataset.inputs[np.arange(start, min(start + 1024, len(dataset)))])
+        digest.update(rows.tobytes() if rows.dtype.kind in "fiub" else repr(rows.tolist()).encode())
+    return digest.hexdigest()[:16]

@@ -63,7 +63,12 @@ def train(
     with distributed.join(device) as ranks, warnings.catch_warnings():
         if ranks.rank:
             warnings.simplefilter("ignore")  # rank 0 gives the same ones
-        found = train_source(source, out, settings, version=__version__, device=device, **options)
+        try:
+            found = train_source(source, out, settings, version=__version__, device=device, **options)
+        except KeyboardInterrupt:
+            if not ranks.rank:
+                typer.echo(f"stopped; the same command goes on from {out / 'checkpoints'}", err=True)
+            raise typer.Exit(130) from None
     if ranks.rank:
         raise typer.Exit
     return found
