@@ -438,3 +438,10 @@ def test_whatever_a_training_depends_on_is_in_its_fingerprint(changed):
         2 + (changed == "folds"),
     )
     assert before != after
+
+
+@pytest.mark.parametrize(("num_rows", "said"), [(30, True), (60, False)])
+def test_few_rows_are_no_evidence(num_rows, said, tmp_path):
+    write_table(tmp_path / "data.csv", num_rows=num_rows)
+    output = tolerant("train", tmp_path / "data.csv", "--out", tmp_path / "run", *QUICK)
+    assert ("no evidence yet" in output) is said

@@ -91,6 +91,7 @@ def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequ
     from rich.text import Text as Plain
 
     from tolerant.audit.charts import percent
+    from tolerant.audit.plan import LEAST_TO_PRUNE
 
     rate = suspects.noise_rate
     typer.echo(
@@ -99,6 +100,8 @@ def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequ
         f"{len(suspects):,} rows look like another class"
         + (f"; {suspects.num_reviewed:,} reviewed ones are not listed." if suspects.num_reviewed else ".")
     )
+    if suspects.num_rows < LEAST_TO_PRUNE:
+        typer.echo(f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet.")
     if len(suspects):
         table = Table(title="The most doubtful labels")
         for column in ("id", "given", "suggested"):
