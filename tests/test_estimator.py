@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse
+import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -22,8 +23,9 @@ from train_helpers import pictures, table
 
 from tolerant import NoisyLabelClassifier
 from tolerant.audit.learn import choose_k, learn
-from tolerant.audit.plan import Settings
+from tolerant.audit.plan import Settings, make_job
 from tolerant.audit.scoring import deal_folds
+from tolerant.data import NoisyDataset
 
 
 def quick(**options: Any) -> NoisyLabelClassifier:
@@ -345,3 +347,15 @@ def test_pictures_of_floats_are_refused_with_the_way_out():
         ValueError, match=r"pictures must be uint8 .*got float64 \(6, 8, 8, 3\)\. Call \(255 \* X\)"
     ):
         quick().fit(np.zeros((6, 8, 8, 3)), [0, 1] * 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "q"),
+    [((200, 32, 32, 3), 0.3), ((200, 32, 32, 1), 0.38), ((5000, 28, 28, 3), 0.38), ((200, 9), 0.38)],
+)
+def test_q_is_small_for_few_photographs(shape, q):
+    kind, dtype = ("image", np.uint8) if len(shape) == 4 else ("table", np.float32)
+    labels = np.arange(shape[0]) % 2
+    data = NoisyDataset(np.zeros(shape, dtype), labels, None, ("a", "b"), kind=kind)
+    job = make_job(data, Settings(), torch.device("cpu"), k=0.5)
+    assert job.loss_args == {"q": q}
