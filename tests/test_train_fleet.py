@@ -154,3 +154,14 @@ def test_bars_on_a_terminal(monkeypatch):
     assert "seed 1" in shown
     assert "epoch 3/3" in shown
     assert "kept" in shown
+
+
+@pytest.mark.parametrize(("columns", "shown"), [("80", "val "), ("140", "validation ")])
+def test_a_bar_is_not_cut_off(columns, shown, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    job = Job(dataset=table(), model="mlp", loss="lq", recipe=quick(), test=table(), name="truncated L_q")
+    Fleet(side_by_side=1, device="cpu", progress="bar").run([job])
+    said = capsys.readouterr().err
+    assert shown in said
+    assert "truncated L_q" in said
+    assert "…" not in said

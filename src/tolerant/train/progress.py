@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 ProgressMode = Literal["auto", "bar", "lines", "quiet"]
 _REFRESH_S = 0.1
+_WIDE = 110  # columns that a bar with all its numbers takes
 
 
 class Display:
@@ -55,7 +56,8 @@ class Display:
                 stepper = run.stepper
                 part = stepper.steps_done / max(stepper.num_steps, 1)
                 done = min(len(run.history) + part, run.epoch + 1 if not new else run.epoch)
-                numbers = describe(run.history[-1]) if run.history else ""
+                short = self._bars.console.width < _WIDE
+                numbers = describe(run.history[-1], short=short) if run.history else ""
                 self._bars.update(self._tasks[index], completed=done, numbers=numbers)
         elif new and self.mode != "quiet":
             total = run.recipe.epochs
@@ -70,21 +72,24 @@ class Display:
             self._bars.update(self._tasks[index], completed=run.recipe.epochs)
 
 
-def describe(record: Record) -> str:
+def describe(record: Record, *, short: bool = False) -> str:
     """One epoch in one line.
 
-    >>> describe({"train_loss": 0.5, "validation_accuracy": 0.8123, "images_per_s": 24100.0})
+    >>> epoch = {"train_loss": 0.5, "validation_accuracy": 0.8123, "images_per_s": 24100.0}
+    >>> describe(epoch)
     'loss 0.5000  validation 81.23%  24,100 rows/s'
+    >>> describe(epoch, short=True)
+    'val 81.2%  24,100/s'
     """
-    parts = [f"loss {record['train_loss']:.4f}"]
+    parts = [] if short else [f"loss {record['train_loss']:.4f}"]
     for key, word in (
-        ("validation_accuracy", "validation"),
+        ("validation_accuracy", "val" if short else "validation"),
         ("test_accuracy", "test"),
         ("kept_fraction", "kept"),
     ):
         if record.get(key) is not None:
-            parts.append(f"{word} {100 * record[key]:.2f}%")
-    return "  ".join([*parts, f"{record['images_per_s']:,.0f} rows/s"])
+            parts.append(f"{word} {100 * record[key]:.{1 if short else 2}f}%")
+    return "  ".join([*parts, f"{record['images_per_s']:,.0f}{'/s' if short else ' rows/s'}"])
 
 
 def _prefix(run: Run) -> str:
@@ -99,11 +104,13 @@ def _make_bars(*, required: bool) -> Any:
         if required:
             raise ModuleNotFoundError("this needs rich: pip install 'tolerant[app]'") from None
         return None
+    console = Console(stderr=True)
+    wide = console.width >= _WIDE
     return Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+        *([BarColumn()] if wide else []),
+        TextColumn(("epoch " if wide else "") + "{task.completed:.0f}/{task.total:.0f}"),
         TextColumn("{task.fields[numbers]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
     )
