@@ -171,6 +171,16 @@ def boxes_of(drawn: Any) -> list[Any]:
     return [part.get_tightbbox(canvas.get_renderer()) for part in parts]
 
 
+def test_a_cell_far_from_the_paper_leaves_its_panel_with_a_number(store: Store) -> None:
+    add(store, 0.5, dataset="cifar10", noise="uniform", noise_rate=0.4, loss="mae")
+    (line,) = [line for line in lines(select(store, "table1"), "table1") if line.method == "mae"]
+    drawn = figure.differences([line], "Table 1")
+    (axis,) = drawn.axes
+    assert line.difference is not None
+    assert axis.get_ylim() == (-6, 6)
+    assert [text.get_text() for text in axis.texts] == [f"−{abs(line.difference):.1f}"]
+
+
 @pytest.mark.parametrize("name", ["figure1", "figure2", "pruning", "table1", "nothing"])
 def test_no_part_overlaps_or_leaves_the_picture(store: Store, name: str) -> None:
     if name == "pruning":
