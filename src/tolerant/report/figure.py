@@ -236,7 +236,7 @@ def _curve(
     measured = np.isfinite(values).all(axis=0)
     epochs = np.arange(1, length + 1)[measured]
     values = values[:, measured]
-    marker = "o" if measured.sum() < 2 * len(runs[0]) / 3 else ""  # few points: show where they are
+    marker = "o" if np.diff(epochs).max(initial=1) > 1 else ""  # gaps: show where the points are
     axis.plot(epochs, values.mean(0), line, color=colour, label=label, lw=1.4, marker=marker, ms=2.5)
     if len(runs) > 1:
         axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.2, lw=0)
