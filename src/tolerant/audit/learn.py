@@ -15,7 +15,7 @@ from torch import nn
 from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, fit_noise_model, sharpen
 from tolerant.audit.plan import LEAST_TO_PRUNE, TRUNCATED, Settings, make_job
 from tolerant.audit.scoring import out_of_fold
-from tolerant.audit.suspects import Suspects, find_suspects
+from tolerant.audit.suspects import FIT_ROWS, Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
 from tolerant.train.device import pick_device
 from tolerant.train.distributed import current
@@ -25,7 +25,6 @@ from tolerant.train.job import Callback, Job, TrainResult
 from tolerant.train.progress import ProgressMode
 
 _USUAL_K = 0.5  # the paper's
-_FIT_ROWS = 20_000
 _K_RANGE = (0.05, 0.9)
 
 
@@ -187,5 +186,5 @@ def choose_k(given_labels: np.ndarray, probs: np.ndarray, noise: NoiseModel | No
 
 
 def _fit_noise(given_labels: np.ndarray, probs: np.ndarray) -> NoiseModel:
-    sample = np.random.default_rng(0).permutation(len(given_labels))[:_FIT_ROWS]
+    sample = np.random.default_rng(0).permutation(len(given_labels))[:FIT_ROWS]
     return fit_noise_model(given_labels[sample], probs[sample])

@@ -20,6 +20,7 @@ EXTRAS = {
     "pandas": "tables",
     "pyarrow": "Parquet files",
     "scikit-learn": "the digits and the estimator",
+    "scipy": "texts and intervals",
     "matplotlib": "figures",
     "jinja2": "the review page",
 }

@@ -23,10 +23,6 @@ def download(
     from tolerant.data import download as get
 
     for name in PUBLISHED if names == ["all"] else names:
-        try:
-            folder = get(name, root)
-        except (OSError, ValueError, ModuleNotFoundError) as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(1) from error
+        folder = get(name, root)
         published = PUBLISHED[name]
         typer.echo(f"{published.title} is in {folder} (licence: {published.licence})")
