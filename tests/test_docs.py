@@ -126,7 +126,9 @@ def test_pictures_can_be_drawn_again(tmp_path):
     assert all(f"images/{image})" in pages for image in images)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/scaling.md", "docs/performance.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/reproduction.md", "docs/scaling.md", "docs/performance.md"]
+)
 def test_tables_are_those_of_the_rows(page, tmp_path):
     """On failure: tolerant report --docs PAGE."""
     from tolerant.cli.report import report
