@@ -30,16 +30,6 @@ def load_folder(
     size: resize every picture to this (height, width), or to a square; otherwise all must agree.
     Pictures that cannot be read are named in a warning and left out. All grey ones give one
     channel, all others three.
-
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png"):
-    ...         Path(folder, name).parent.mkdir(exist_ok=True)
-    ...         Image.new("RGB", (8, 6)).save(Path(folder, name))
-    ...     rows = load_folder(folder)
-    >>> rows.inputs.shape, rows.class_names, rows.ids[:2].tolist()
-    ((4, 6, 8, 3), ('cat', 'dog'), ['cat/1.png', 'cat/2.png'])
     """
     path = Path(path)
     folder = path if split is None else path / split

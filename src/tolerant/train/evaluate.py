@@ -42,7 +42,7 @@ def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = 
                 log_probs.append(torch.zeros(len(labels), device=rows.device))
                 correct.append(torch.zeros_like(labels, dtype=torch.bool))
                 continue
-            logits = _logits(model, inputs, bf16=bf16)
+            logits = _logits(model, inputs, bf16)
             log_probs.append(log_p_y(logits, labels))
             correct.append(logits.argmax(1) == labels)
             if loss is not None:
@@ -59,20 +59,21 @@ def predict_log_proba(
     preprocess: Preprocess,
     *,
     device: str | torch.device = "cpu",
+    bf16: bool = False,
 ) -> np.ndarray:
-    """Log-probabilities of all classes, float32 (N, C), in the order of the rows; computed in fp32."""
+    """Log-probabilities of all classes, float32 (N, C), in the order of the rows."""
     device = torch.device(device)
-    rows = Rows(dataset, dataset.given_labels, preprocess, device, bf16=False)
+    rows = Rows(dataset, dataset.given_labels, preprocess, device, bf16=bf16)
     model = model.to(device)
     with evaluating(model):
         parts = [
-            torch.log_softmax(_logits(model, inputs, bf16=False), 1).cpu()
+            torch.log_softmax(_logits(model, inputs, bf16), 1).cpu()
             for _, inputs in rows.in_order(_part_size(len(rows), device))
         ]
     return torch.cat(parts).numpy()
 
 
-def _logits(model: nn.Module, inputs: Tensor, *, bf16: bool) -> Tensor:
+def _logits(model: nn.Module, inputs: Tensor, bf16: bool) -> Tensor:
     with autocast(inputs.device, bf16):
         logits: Any = model(inputs)
     return logits.float()
