@@ -92,8 +92,8 @@ def test_labels_from_words() -> None:
 @pytest.mark.parametrize(
     ("words", "class_names", "message"),
     [
-        (["a", "a", "catt"], None, r"x\.csv: label 'catt' has fewer than the 2 rows .* min_per_class=1"),
-        (["a", "b", "c", "c"], None, r"label 'a' .* \(as do 1 other labels\)"),
+        (["a", "a", "catt"], None, r"x\.csv: label 'catt' has not the 2 rows .* min_per_class=1"),
+        (["a", "b", "c", "c"], None, r"label 'a' .* \(nor have 1 other labels\)"),
         (["a", "a"], None, "at least two"),
         ([], None, "has 0 class"),
         (["a", "d"], ["a", "b"], r"label 'd' is none of the classes \['a', 'b'\]"),
