@@ -97,13 +97,6 @@ def load_npz(
     label: the array of given labels, by default `given_labels`, `labels` or `y`: whole numbers or
         words.
     The arrays `true_labels`, `class_names` and `ids` are used where the file has them.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/rows.npz", x=np.zeros((4, 2)), y=["cat", "dog", "cat", "dog"])
-    ...     rows = load_npz(f"{folder}/rows.npz")
-    >>> rows.kind, rows.class_names, rows.given_labels.tolist()
-    ('table', ('cat', 'dog'), [0, 1, 0, 1])
     """
     arrays = read_npz(path)
     x, kind = as_inputs(pick(arrays, inputs, INPUTS, "inputs", path), path)
