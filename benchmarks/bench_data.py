@@ -64,7 +64,7 @@ def make_pictures(folder: Path, count: int) -> None:
 def bench_augment() -> None:
     import torch
 
-    from tolerant.data.augment import augment, draw, gather
+    from tolerant.data.augment import augment, draw
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU, 1 thread"
@@ -77,7 +77,7 @@ def bench_augment() -> None:
     for dtype in (torch.float32, torch.bfloat16):
 
         def step(dtype: torch.dtype = dtype) -> torch.Tensor:
-            rows = gather(images, index)
+            rows = images.index_select(0, index)
             return augment(rows, mean=mean, flip=flip, shift=shift, dtype=dtype)
 
         time_s = in_graph(step) if device.type == "cuda" else best(step, 30)

@@ -92,7 +92,7 @@ def _small_cnn_as_written() -> nn.Module:
 
 def default_loop(name: str, data: NoisyDataset, *, loader: bool) -> Rate:
     """fp32, NCHW, eager, torch.optim.SGD as it comes; with or without its DataLoader."""
-    model = _small_cnn_as_written() if name == "small-cnn" else _build(name, data)
+    model = _small_cnn_as_written() if name == "small-cnn" else _build(name)
     optimizer = torch.optim.SGD(model.parameters(), **SGD)
     inputs, labels = torch.from_numpy(data.inputs), torch.from_numpy(data.given_labels)
     rows: Dataset[Any] = TensorDataset(inputs, labels)
@@ -117,7 +117,7 @@ def fp32_eager_on_gpu(name: str, data: NoisyDataset, steps: int, *, tf32: bool) 
 
     torch rounds the inputs of convolutions to TF32 unless told otherwise; both are measured.
     """
-    model = _build(name, data).cuda()
+    model = _build(name).cuda()
     optimizer = torch.optim.SGD(model.parameters(), **SGD)
     images = torch.from_numpy(data.inputs).cuda()
     labels = torch.from_numpy(data.given_labels).cuda()
@@ -185,7 +185,7 @@ def ours(
     return epoch
 
 
-def _build(name: str, data: NoisyDataset) -> nn.Module:
+def _build(name: str) -> nn.Module:
     shape = SHAPES[name]
     if name == "mlp":
         return build(name, 10, num_features=shape[0])

@@ -15,11 +15,11 @@ on_device = pytest.mark.skipif(False, reason="") if INTERPRETED else pytest.mark
 from_outside = pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's run")
 
 
-def run_interpreted(file: str) -> None:
-    """All tests of a file, in Triton's interpreter."""
+def run_interpreted(file: str, *options: str) -> None:
+    """The tests of a file, in Triton's interpreter."""
     pytest.importorskip("triton")
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", file, "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", file, *options, "-q", "-p", "no:cacheprovider"],
         env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
         cwd=Path(__file__).parent.parent,
         capture_output=True,

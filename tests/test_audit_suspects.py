@@ -146,7 +146,7 @@ def test_a_class_without_rows_keeps_its_label() -> None:
 def test_more_rows_than_the_fit_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     given, wrong, probs = digits("uniform 0.4")
     whole = find_suspects(given, probs)
-    monkeypatch.setattr("tolerant.audit.suspects._FIT_ROWS", 900)
+    monkeypatch.setattr("tolerant.audit.suspects.FIT_ROWS", 900)
     monkeypatch.setattr("tolerant.audit.rate._RESAMPLE_ROWS", 300)
     part = find_suspects(given, probs)
     assert part.index.tolist() != []

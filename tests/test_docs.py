@@ -126,7 +126,9 @@ def test_pictures_can_be_drawn_again(tmp_path):
     assert all(f"images/{image})" in pages for image in images)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/scaling.md", "docs/performance.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/reproduction.md", "docs/scaling.md", "docs/performance.md"]
+)
 def test_tables_are_those_of_the_rows(page, tmp_path):
     """On failure: tolerant report --docs PAGE."""
     from tolerant.cli.report import report
@@ -135,6 +137,19 @@ def test_tables_are_those_of_the_rows(page, tmp_path):
     shutil.copy(ROOT / page, copy)
     report(name=None, results=ROOT / "results", out=None, changed="", docs=copy)
     assert copy.read_text() == (ROOT / page).read_text(), f"run: tolerant report --docs {page}"
+
+
+def test_the_benchmark_is_as_the_readme_says():
+    assert "level with or ahead of cross entropy and cleanlab" in (ROOT / "README.md").read_text()
+    rows = [json.loads(line) for line in (ROOT / "results/bench/audit.jsonl").read_text().splitlines()]
+    means: dict[tuple[str, str], dict[str, float]] = {}
+    for data, method in {(row["data"], row["method"]) for row in rows}:
+        own = [row for row in rows if (row["data"], row["method"]) == (data, method)]
+        for column in ("test_accuracy", "average_precision"):
+            means.setdefault((data, column), {})[method] = sum(row[column] for row in own) / len(own)
+    assert len(means) == 2 * 4
+    for cell in means.values():
+        assert cell["tolerant"] == max(cell.values())
 
 
 def test_the_scaling_page_reckons_with_the_measured_times():

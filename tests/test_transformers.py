@@ -195,6 +195,14 @@ def test_composed_losses_and_weights():
     assert loss(outputs, torch.full((4,), -100), torch.tensor(0)) == 0
 
 
+def test_shift_can_be_said_where_the_outputs_do_not_tell():
+    """A plain dict of logits, from a model that Transformers does not know to be causal."""
+    logits, labels = torch.randn(2, 5, 7), torch.randint(7, (2, 5))
+    expected = CCELoss()(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+    torch.testing.assert_close(TrainerLoss(CCELoss(), shift=True)({"logits": logits}, labels), expected)
+    assert not torch.isclose(TrainerLoss(CCELoss())({"logits": logits}, labels), expected)
+
+
 def test_loss_refuses():
     with pytest.raises(ValueError, match="ignore_index must be -100"):
         TrainerLoss(LqLoss(ignore_index=0))

@@ -1,14 +1,16 @@
 """Our losses and pruning inside the Transformers ``Trainer``::
 
-prune = PruneRows(rows, PruneSchedule(start_epoch=2, every=1, k=0.5))
-Trainer(
-    model,
-    args,
-    train_dataset=prune.dataset,
-    eval_dataset=noisy_validation_rows,
-    compute_loss_func=TrainerLoss(LqLoss(q=0.7)),
-    callbacks=[prune],
-).train()
+    prune = PruneRows(rows, PruneSchedule(start_epoch=2, every=1, k=0.5))
+    Trainer(
+        model,
+        args,
+        train_dataset=prune.dataset,
+        eval_dataset=noisy_validation_rows,
+        compute_loss_func=TrainerLoss(LqLoss(q=0.7)),
+        callbacks=[prune],
+    ).train()
+
+Evaluation rows carry given labels, as noisy as the training rows'.
 """
 
 from __future__ import annotations

@@ -48,6 +48,13 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     (accept, keep or change) are checked where they are there. A CSV may come back from a
     spreadsheet with `;` or tabs for commas, and the apostrophe that guards a cell from being
     run as a formula is taken off again. Rows without a new label count as not decided.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     _ = file.write("id,new_label\\na.png,cat\\nb.png,\\n")
+    ...     file.flush()
+    ...     read_corrections(file.name)
+    [Correction(id='a.png', new_label='cat', given_label=None, decision=None)]
     """
     path = Path(path)
     rows = _json_rows(path) if path.suffix.lower() == ".json" else _csv_rows(path)

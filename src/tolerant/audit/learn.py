@@ -14,8 +14,8 @@ from torch import nn
 
 from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, fit_noise_model, sharpen
 from tolerant.audit.plan import LEAST_TO_PRUNE, TRUNCATED, Settings, make_job
-from tolerant.audit.scoring import out_of_fold
-from tolerant.audit.suspects import Suspects, find_suspects
+from tolerant.audit.scoring import OutOfFold, out_of_fold
+from tolerant.audit.suspects import FIT_ROWS, Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
 from tolerant.train.device import pick_device
 from tolerant.train.distributed import current
@@ -25,7 +25,6 @@ from tolerant.train.job import Callback, Job, TrainResult
 from tolerant.train.progress import ProgressMode
 
 _USUAL_K = 0.5  # the paper's
-_FIT_ROWS = 20_000
 _K_RANGE = (0.05, 0.9)
 
 
@@ -64,8 +63,7 @@ def learn(
     """Score every row out of fold, then train on those whose label is more likely right than wrong.
 
     That is the paper's pruning with a first round before the first epoch, by models that had not yet seen
-    the row; by default the rounds at p_y <= k follow. On 10,000 Fashion-MNIST rows with 40 % class-dependent
-    noise and a dense network it gave 82.8 % instead of 81.8 % without that round.
+    the row; by default the rounds at p_y <= k follow.
 
     With ``folds`` below 2, or where no two classes would be left to train a fold on, the final model scores
     its own training rows: cheaper, but rows it has memorised are missed.
@@ -89,17 +87,16 @@ def learn(
         raise ValueError(f"folds must be 0 (score with the final model) or more; got {folds!r}.")
     device = pick_device(device)
     num_rows = len(dataset)
-    k = _USUAL_K if settings.k == "auto" else float(settings.k)
-    probs = np.zeros((num_rows, dataset.num_classes), np.float32)
-    held_out = np.zeros(num_rows, bool)
+    first_k = _USUAL_K if settings.k == "auto" else float(settings.k)
 
-    def job_of(rows: NoisyDataset, weight: np.ndarray | None, name: str) -> Job:
+    def job_of(rows: NoisyDataset, weight: np.ndarray | None, name: str, k: float = first_k) -> Job:
         job = make_job(rows, settings, device, k=k, sample_weight=weight, name=name)
         if checkpoints is None:
             return job
         every = max(1, job.recipe.epochs // 12)
         return replace(job, checkpoint=Path(checkpoints) / name.replace(" ", "-"), checkpoint_every=every)
 
+    scored = OutOfFold(np.zeros((num_rows, dataset.num_classes), np.float32), np.zeros(num_rows, bool))
     if folds >= 2:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "pruning at k=")  # of the final model it is said
@@ -112,13 +109,7 @@ def learn(
                 sample_weight=sample_weight,
                 progress=progress,
             )
-        probs, held_out = scored.probs, scored.held_out
-    believed = np.ones(num_rows, bool)
-    if held_out.any() and settings.loss == TRUNCATED and num_rows >= LEAST_TO_PRUNE:
-        given, seen = dataset.given_labels[held_out], probs[held_out]
-        noise = _fit_noise(given, seen)
-        believed[held_out] = believe(given, noise.log_odds_right(given, seen))
-        k = choose_k(given, seen, noise) if settings.k == "auto" else k
+    believed, k = _judge(dataset, scored, settings, first_k)
     if reviewed is not None:
         believed |= reviewed
     # Ranks on unlike processors may differ in the last bit, and would train on different rows.
@@ -127,19 +118,21 @@ def learn(
     used = np.flatnonzero(believed if sample_weight is None else believed & (sample_weight > 0))
     rows = dataset if len(used) == num_rows else dataset.subset(used)
     weight = None if sample_weight is None else sample_weight[used]
-    job = replace(job_of(rows, weight, "all rows"), callbacks=callbacks)
+    job = replace(job_of(rows, weight, "all rows", k), callbacks=callbacks)
     if start is not None:
         job = replace(job, model=start)
     (result,) = Fleet(side_by_side=1, device=device, progress=progress).run([job])
     if isinstance(result, Exception):
         raise result
 
-    if not held_out.all():
+    probs = scored.probs
+    if not scored.held_out.all():
         own = np.exp(predict_log_proba(result.model, dataset, result.preprocess, device=device))
-        probs = np.where(held_out[:, None], probs, own)
+        probs = np.where(scored.held_out[:, None], probs, own)
     p_y = probs[np.arange(num_rows), dataset.given_labels]
     kept, pruned_at = np.ones(num_rows, bool), np.full(num_rows, -1)
-    if job.prune is not None:
+    prunes = job.prune is not None
+    if prunes:
         # Validation rows and rows of weight 0 did not train: judged as they would have been.
         kept = believed.copy() if result.kept.all() else believed & (p_y > k)
         pruned_at[~believed] = 0
@@ -150,12 +143,25 @@ def learn(
         probs,
         ids=dataset.ids,
         class_names=dataset.class_names,
-        kept=kept if job.prune is not None else None,
-        pruned_at=pruned_at if job.prune is not None else None,
+        kept=kept if prunes else None,
+        pruned_at=pruned_at if prunes else None,
         reviewed=reviewed,
         seed=settings.seed,
     )
-    return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if job.prune is not None else None)
+    return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if prunes else None)
+
+
+def _judge(
+    dataset: NoisyDataset, scored: OutOfFold, settings: Settings, k: float
+) -> tuple[np.ndarray, float]:
+    """Which labels the folds believe, bool [N], and the k of the rounds that follow."""
+    believed, held_out = np.ones(len(dataset), bool), scored.held_out
+    if settings.loss != TRUNCATED or len(dataset) < LEAST_TO_PRUNE or not held_out.any():
+        return believed, k
+    given, probs = dataset.given_labels[held_out], scored.probs[held_out]
+    noise = _fit_noise(given, probs)
+    believed[held_out] = believe(given, noise.log_odds_right(given, probs))
+    return believed, choose_k(given, probs, noise) if settings.k == "auto" else k
 
 
 def believe(given_labels: np.ndarray, log_odds_right: np.ndarray) -> np.ndarray:
@@ -187,5 +193,5 @@ def choose_k(given_labels: np.ndarray, probs: np.ndarray, noise: NoiseModel | No
 
 
 def _fit_noise(given_labels: np.ndarray, probs: np.ndarray) -> NoiseModel:
-    sample = np.random.default_rng(0).permutation(len(given_labels))[:_FIT_ROWS]
+    sample = np.random.default_rng(0).permutation(len(given_labels))[:FIT_ROWS]
     return fit_noise_model(given_labels[sample], probs[sample])

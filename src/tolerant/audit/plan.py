@@ -31,7 +31,8 @@ _LEAST_TO_VALIDATE = 100
 LEAST_TO_PRUNE = 50
 # Labels are taken to be mostly right: a model that doubts most of them is too weak to judge, and its
 # round of pruning is left out. 2,000 rows of CIFAR-10, 40 % noise, q 0.7, means of seeds 20 to 22, with this
-# rule, without it, cross entropy: uniform 44.7, 38.9, 43.3 %; class-dependent 41.8, 39.4, 44.9 %.
+# rule, without it, cross entropy: uniform 44.7, 38.9, 43.3 %; class-dependent 41.8, 39.4, 44.9 %
+# (results/bench/pictures_cpu.jsonl).
 _PRUNE_AT_MOST = 0.5
 _FEW_PHOTOGRAPHS = 5000
 
@@ -184,7 +185,8 @@ def _auto_model(dataset: NoisyDataset, shape: tuple[int, ...], device: torch.dev
         return "mlp"
     # Grey and small, as digits, letters and Fashion-MNIST: in the same time a dense network learns more.
     # 3,000 rows of it, 20 % wrong, one seed: 73.4 % in 6 s of processor time, the convolutional one 68.7 %
-    # in 75 s. In colour it is the other way round: 33.0 and 43.5 % on 2,000 rows of CIFAR-10.
+    # in 75 s. In colour it is the other way round: on 2,000 rows of CIFAR-10 33.0 (with
+    # pruning) and 43.5 % (without; results/bench/pictures_cpu.jsonl).
     if device.type == "cpu" and shape[2] == 1 and max(shape[:2]) <= 32:
         return "mlp"
     return "resnet18" if device.type == "cuda" and len(dataset) >= 20_000 else "small-cnn"

@@ -21,7 +21,7 @@ from tolerant.noise.estimate import check_probs
 if TYPE_CHECKING:
     import pandas
 
-_FIT_ROWS = 20_000  # rows that the noise model is fitted to: a sampling error of 0.4 points at most
+FIT_ROWS = 20_000  # rows that the noise model is fitted to: a sampling error of 0.4 points at most
 _COLUMNS = (
     "rank",
     "index",
@@ -207,8 +207,8 @@ def find_suspects(
 
     generator = np.random.default_rng(seed)
     sample = np.arange(num_rows) if decided.all() else np.flatnonzero(~decided)
-    if len(sample) > _FIT_ROWS:
-        sample = np.sort(generator.choice(sample, _FIT_ROWS, replace=False))
+    if len(sample) > FIT_ROWS:
+        sample = np.sort(generator.choice(sample, FIT_ROWS, replace=False))
     model = fit_noise_model(given[sample], probs[sample])
     log_odds = model.log_odds_right(given, probs)
     log_odds[decided] = np.inf

@@ -6,9 +6,10 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
 
 import typer
+
+from tolerant.cli import own_data as own
 
 # Distribution name -> what it is for.
 EXTRAS = {
@@ -20,16 +21,14 @@ EXTRAS = {
     "pandas": "tables",
     "pyarrow": "Parquet files",
     "scikit-learn": "the digits and the estimator",
+    "scipy": "texts and intervals",
     "matplotlib": "figures",
     "jinja2": "the review page",
 }
 
 
 def doctor(
-    root: Annotated[
-        Path | None,
-        typer.Option(help="Data folder; default TOLERANT_DATA, or the platform's cache."),
-    ] = None,
+    root: own.Root = None,
 ) -> None:
     """Show the device, the versions and the data sets, and how to get what is missing."""
     sections = [

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from tolerant.cli import own_data as own
 
 
 def download(
@@ -13,20 +14,13 @@ def download(
         list[str],
         typer.Argument(help="cifar10, cifar100, fashion-mnist, cifar10n, cifar100n, or all."),
     ],
-    root: Annotated[
-        Path | None,
-        typer.Option(help="Data folder; default TOLERANT_DATA, or the platform's cache."),
-    ] = None,
+    root: own.Root = None,
 ) -> None:
     """Get published data sets from their publishers, checked; what is there already is kept."""
     from tolerant.data import PUBLISHED
     from tolerant.data import download as get
 
     for name in PUBLISHED if names == ["all"] else names:
-        try:
-            folder = get(name, root)
-        except (OSError, ValueError, ModuleNotFoundError) as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(1) from error
+        folder = get(name, root)
         published = PUBLISHED[name]
         typer.echo(f"{published.title} is in {folder} (licence: {published.licence})")

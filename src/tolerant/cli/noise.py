@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tolerant.cli import own_data as own
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -31,10 +33,7 @@ class Kind(StrEnum):
 
 
 def noise(
-    source: Annotated[
-        str,
-        typer.Argument(help="A data set (digits, cifar10 ...), a folder, a CSV, Parquet or NPZ file."),
-    ],
+    source: own.SourceArgument,
     kind: Annotated[Kind, typer.Option(help="Kind of noise.")] = Kind.uniform,
     rate: Annotated[
         float | None, typer.Option(help="Noise rate in [0, 1]; all kinds but matrix need it.")
@@ -52,10 +51,10 @@ def noise(
     outside: Annotated[
         str | None, typer.Option(help="Kind open-set: the source of the inputs from elsewhere.")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Split of the source.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder of the published data sets.")] = None,
-    label: Annotated[str | None, typer.Option(help="Label column of a table.")] = None,
-    id: Annotated[str | None, typer.Option(help="Column of a table that names its rows.")] = None,
+    split: own.Split = None,
+    root: own.Root = None,
+    label: own.Label = None,
+    id: own.Id = None,
 ) -> None:
     """Write noisy labels (id, given_label, true_label as class numbers) and their manifest.
 

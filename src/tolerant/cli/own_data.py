@@ -1,4 +1,4 @@
-"""What the commands for people's own data share: options, and the summary at their end."""
+"""What commands share: the options for data, and the training and summary of `train` and `audit`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ SourceArgument = Annotated[
     str, typer.Argument(help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, Parquet or NPZ.")
 ]
 Split = Annotated[str | None, typer.Option(help="Split of a named data set, or sub-folder of a folder.")]
-Root = Annotated[Path | None, typer.Option(help="Folder of the published data sets.")]
+Root = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the published data sets; default: TOLERANT_DATA, or the platform's cache."),
+]
 Label = Annotated[str | None, typer.Option(help="Column of labels of a table; default: label.")]
 Id = Annotated[str | None, typer.Option(help="Column that names the rows of a table.")]
 File = Annotated[
@@ -39,7 +42,7 @@ Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of t
 Seed = Annotated[int, typer.Option(help="Of the split, the weights and the order of rows.")]
 Folds = Annotated[
     int,
-    typer.Option(help="Models that score the rows they did not train on; 0: the final model scores."),
+    typer.Option(help="Extra models, so that none scores rows it trained on; 0: the final model scores all."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 

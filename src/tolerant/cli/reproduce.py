@@ -35,7 +35,7 @@ class Engine(StrEnum):
     ray = "ray"
 
 
-Commas = Annotated[str | None, typer.Option(help="Only these, with commas between.")]
+Commas = Annotated[str | None, typer.Option(help="Only these, separated by commas.")]
 
 
 def reproduce(
@@ -44,35 +44,37 @@ def reproduce(
     noise: Commas = None,
     rate: Commas = None,
     loss: Commas = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many: 0, 1, ...")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ...")] = 1,
     fleet: Annotated[int, typer.Option(min=1, help="Runs side by side on one GPU.")] = 1,
-    workers: Annotated[int, typer.Option(min=0, help="Processes instead, a run each: for the CPU.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes instead, a run in each: for the CPU.")] = 0,
     engine: Annotated[Engine, typer.Option(help="ray: runs are tasks of a Ray cluster.")] = Engine.local,
     address: Annotated[
-        str | None, typer.Option(help="Of the Ray cluster; default: RAY_ADDRESS, else one on this machine.")
+        str | None, typer.Option(help="Address of the Ray cluster; default: RAY_ADDRESS, else a local Ray.")
     ] = None,
-    cpus: Annotated[float, typer.Option(min=0, help="With ray: CPUs a run.")] = 1.0,
+    cpus: Annotated[float, typer.Option(min=0, help="With ray: CPUs per run.")] = 1.0,
     gpus: Annotated[
         float | None,
-        typer.Option(min=0, help="With ray: GPUs a run, as 0.25; default: 1 if there are any."),
+        typer.Option(min=0, help="With ray: GPUs per run, such as 0.25; default: 1 if there are any."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Another length, for a first look; rows say so.")
+        int | None, typer.Option(min=1, help="Train this long instead, for a first look; the rows say so.")
     ] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE of the recipe, noise, q, k or model.OPTION; rows say so."),
+        typer.Option(
+            help="NAME=VALUE of the recipe, noise, q, k or model.OPTION; the rows say so. Repeatable."
+        ),
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of the stored rows.")] = Path("results"),
     checkpoints: Annotated[
         Path, typer.Option(help="Folder for runs under way; empty when all are stored.")
     ] = Path("runs"),
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs, their cost, what is stored.")
+        bool, typer.Option("--dry-run", help="Only print the runs, what they cost, and which are stored.")
     ] = False,
 ) -> None:
-    """Run what is not stored in --results; the same command goes on where it was stopped."""
+    """Run what is not stored in --results yet; after a stop, the same command resumes."""
     if experiment is Experiment.theory:
         from tolerant.experiment.theory import tables
 

@@ -18,7 +18,8 @@ def train(
         str, typer.Option(help="truncated-lq (L_q and pruning), lq, cce, mae ...")
     ] = "truncated-lq",
     q: Annotated[
-        str, typer.Option(help="Of L_q: 0 is cross entropy, 1 mean absolute error; auto: by the classes.")
+        str,
+        typer.Option(help="Of L_q, 0 (cross entropy) to 1 (mean absolute error); auto: by the classes."),
     ] = "auto",
     k: Annotated[str, typer.Option(help="Prune rows with p_y of at most k; a number or auto.")] = "0.5",
     model: Annotated[str, typer.Option(help="auto, mlp, small-cnn, cnn8, resnet18, resnet34.")] = "auto",

@@ -83,6 +83,14 @@ def load_table(
     text: the column of text; without it every other column is a feature.
     ignore, categorical: columns to leave out; columns of codes that look like numbers.
     encoder, class_names: those of the training rows, for rows that come later.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     _ = file.write("size,colour,kind\\n1.5,red,apple\\n0.2,blue,plum\\n1.4,red,apple\\n0.3,red,plum")
+    ...     file.flush()
+    ...     rows = load_table(file.name, label="kind")
+    >>> rows.class_names, rows.given_labels.tolist(), rows.encoder.feature_names
+    (('apple', 'plum'), [0, 1, 0, 1], ('size', 'colour = red', 'colour = blue'))
     """
     frame = read_frame(path) if frame is None else frame
     check_columns(frame, path, label=label, true_label=true_label, text=text, id=id)

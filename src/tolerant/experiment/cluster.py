@@ -70,15 +70,20 @@ def on_cluster(
                 else:
                     time.sleep(RETRY_S)
                 if on_epoch is not None:
-                    working = {claim.spec.key: claim.spec for claim in at_work.values()}
-                    with suppress(ray.exceptions.RayError):  # its node may be lost; the runs are not
-                        for key, epoch in ray.get(epochs.collect.remote(), timeout=10 * RETRY_S).items():
-                            if key in working:
-                                on_epoch(working[key], epoch)
+                    _pass_on(ray, epochs, [claim.spec for claim in at_work.values()], on_epoch)
         finally:
             for task_id, claim in at_work.items():
                 ray.cancel(task_id, force=True)
                 claim.close()
+
+
+def _pass_on(ray: Any, epochs: Any, working: Sequence[RunSpec], on_epoch: OnEpoch) -> None:
+    """Tell of the epochs that workers have ended since the last time."""
+    spec_of = {spec.key: spec for spec in working}
+    with suppress(ray.exceptions.RayError):  # its node may be lost; the runs are not
+        for key, epoch in ray.get(epochs.collect.remote(), timeout=10 * RETRY_S).items():
+            if key in spec_of:
+                on_epoch(spec_of[key], epoch)
 
 
 def _take(claim: Claim) -> Outcome | None:

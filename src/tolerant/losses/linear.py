@@ -65,8 +65,7 @@ def linear_lq_loss(
         )
     if sample_weight is not None and sample_weight.requires_grad:
         raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
-    loss: type[PhiLoss] = LqLoss if k is None else TruncatedLqLoss
-    hyper = loss.resolve(q=q) if k is None else loss.resolve(q=q, k=k)
+    loss, hyper = _loss_of(q, k)
     weights = None if sample_weight is None else sample_weight.reshape(-1)
     weighing = Weighing(None, ignore_index, reduction, weights)
     flat_labels = labels.reshape(-1)
@@ -97,6 +96,13 @@ def linear_lq_loss(
     return value.reshape(labels.shape) if reduction == "none" else value
 
 
+def _loss_of(q: float, k: float | None) -> tuple[type[PhiLoss], dict[str, Any]]:
+    """The loss that q and k ask for, and its hyper-parameters, checked."""
+    if k is None:
+        return LqLoss, LqLoss.resolve(q=q)
+    return TruncatedLqLoss, TruncatedLqLoss.resolve(q=q, k=k)
+
+
 class LinearLqLoss(nn.Module):
     """`linear_lq_loss` as a module: ``loss(hidden, head.weight, labels, bias=head.bias)``.
 
@@ -121,7 +127,7 @@ class LinearLqLoss(nn.Module):
     ) -> None:
         super().__init__()
         check_reduction(reduction)
-        _ = LqLoss.resolve(q=q) if k is None else TruncatedLqLoss.resolve(q=q, k=k)
+        _loss_of(q, k)  # refused here, not at the first call
         self.options: dict[str, Any] = {
             "q": q,
             "k": k,

@@ -91,6 +91,12 @@ class TruncatedLqLoss(PhiLoss):
 
     Train with `LqLoss` first, then with this loss, or with `LqLoss` and a `Pruner` (the paper's
     algorithm): from scratch most rows start below k and nothing is learnt.
+
+    >>> import torch
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 2.0]], requires_grad=True)
+    >>> TruncatedLqLoss(q=0.7, k=0.5)(logits, torch.tensor([0, 0])).backward()
+    >>> logits.grad.any(1)  # p_y is 0.88 and 0.12
+    tensor([ True, False])
     """
 
     name = "truncated-lq"

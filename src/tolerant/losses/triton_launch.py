@@ -72,7 +72,7 @@ def launch(
     plan: Plan | None = None,
 ) -> Tensor:
     """Run the kernels; the gradient goes to `grad` (which may be `logits` itself), where given."""
-    from tolerant.losses import triton_parts, triton_phi, triton_rows, triton_sums
+    from tolerant.losses import triton_phi, triton_rows, triton_sums
 
     n, num_classes = logits.shape
     function, numbers = triton_phi.constants(call.phi, dict(call.hyper))
@@ -117,28 +117,44 @@ def launch(
         if plan.kind == "tile":
             triton_rows.tile_kernel[(programs,)](*tensors, *scalars, ROWS=rows, COLS=cols, **common)
         else:
-            # Rows that start anywhere are read one by one.
-            vector = math.gcd(16 // logits.element_size(), logits.stride(0), num_classes)
-            threads = 32 * plan.warps
-            common["LOADS"] = max(1, min(cols, plan.size) // (threads * vector))
-            common |= {"PARTS": parts, "THREADS": threads, "VECTOR": vector}
-            kernel = triton_rows.row_kernel[(programs,)]
-            words = None
-            if parts > 1:
-                word = torch.int64 if acc == torch.float64 else torch.int32
-                # All these programs are to be there at once: 65536 registers are a multiprocessor's.
-                common["maxnreg"] = min(65536 // (threads * plan.programs_per_sm) // 8 * 8, 248)
-                words = torch.zeros(n * triton_parts.WORDS + 1, dtype=word, device=device)
-                if device.type == "cpu":
-                    # Triton's interpreter runs one program after the other: none can wait for the next, which
-                    # would then find gradients where its logits were. So a first launch leaves all words
-                    # behind, and the second one reads a copy.
-                    kernel(*tensors[:6], None, *tensors[7:], words, *scalars, **common)
-                    words[-1] = 0
-                    tensors = (logits.clone(memory_format=torch.contiguous_format), *tensors[1:])
-                    common["Z_STRIDE"] = num_classes
-            kernel(*tensors, words, *scalars, **common)
+            _launch_rows(plan, programs, parts, logits, tensors[1:], scalars, common)
     return loss
+
+
+def _launch_rows(
+    plan: Plan,
+    programs: int,
+    parts: int,
+    logits: Tensor,
+    others: tuple[Tensor | None, ...],
+    scalars: tuple[Any, ...],
+    common: dict[str, Any],
+) -> None:
+    """Run `row_kernel`; ``others`` are its tensors after the logits."""
+    from tolerant.losses import triton_parts, triton_rows
+
+    n, num_classes = logits.shape
+    # Rows that start anywhere are read one by one.
+    vector = math.gcd(16 // logits.element_size(), logits.stride(0), num_classes)
+    threads = 32 * plan.warps
+    loads = max(1, min(_power_of_2(num_classes), plan.size) // (threads * vector))
+    options = {**common, "PARTS": parts, "LOADS": loads, "THREADS": threads, "VECTOR": vector}
+    kernel = triton_rows.row_kernel[(programs,)]
+    words = None
+    if parts > 1:
+        word = torch.int64 if compute_dtype(logits) == torch.float64 else torch.int32
+        # All these programs are to be there at once: 65536 registers are a multiprocessor's.
+        options["maxnreg"] = min(65536 // (threads * plan.programs_per_sm) // 8 * 8, 248)
+        words = torch.zeros(n * triton_parts.WORDS + 1, dtype=word, device=logits.device)
+        if logits.device.type == "cpu":
+            # Triton's interpreter runs one program after the other: none can wait for the next, which would
+            # then find gradients where its logits were. So a first launch, without a place for gradients,
+            # leaves all words behind, and the second one reads a copy.
+            kernel(logits, *others[:5], None, *others[6:], words, *scalars, **options)
+            words[-1] = 0
+            logits = logits.clone(memory_format=torch.contiguous_format)
+            options["Z_STRIDE"] = num_classes
+    kernel(logits, *others, words, *scalars, **options)
 
 
 # Launches count their finished programs in a ticket, which the last one puts back to 0. Two launches at

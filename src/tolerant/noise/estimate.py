@@ -109,6 +109,10 @@ def dual_t(given_labels: ArrayLike, probs: ArrayLike, percentile: float = 97.0) 
     For models surer than they should be, whose anchor points hide the noise: in simulated symmetric
     noise its error is then less than a third of theirs. Where probabilities are honest it counts
     the noise twice; take `anchor_points` there (benchmarks/bench_estimate.py).
+
+    >>> probs = [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    >>> dual_t([0, 0, 1, 1], probs, percentile=100)
+    array([[0.66666667, 0.33333333], [0.        , 1.        ]])
     """
     probs = check_probs(probs)
     counts = np.zeros((probs.shape[1], probs.shape[1]))

@@ -41,6 +41,11 @@ def instance_dependent(
     divided by 255. As the map is linear, columns of very different scale want standardising
     first. Labels depend on sums in float64, so a library of another rounding changes a label
     only where a draw lies within about 1e-12 of a boundary.
+
+    >>> inputs = np.random.default_rng(0).normal(size=(1000, 5))
+    >>> noisy = instance_dependent(inputs, np.arange(1000) % 4, 0.4, num_classes=4, seed=0)
+    >>> round(noisy.realised_noise_rate, 2)
+    0.39
     """
     num_classes, rate, seed = check_num_classes(num_classes), check_rate(rate), check_seed(seed)
     if not (isinstance(std, int | float) and 0.0 < std < float("inf")):

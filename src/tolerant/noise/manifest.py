@@ -26,6 +26,13 @@ class Manifest:
 
     `sha256` is of the given labels as little-endian int64; for open-set noise, whose labels
     stay, of the rows the inputs came from (`OpenSet.source`). `rate` is None for a matrix.
+
+    >>> from tolerant.noise import corrupt, symmetric
+    >>> drawn = corrupt([0, 1, 2, 0, 1, 2], symmetric(3, 0.5), seed=1, kind="symmetric", rate=0.5)
+    >>> drawn.manifest.verify(drawn.given_labels)
+    >>> drawn.manifest.verify([0, 1, 2, 0, 1, 2])
+    Traceback (most recent call last):
+    ValueError: these are not the labels of the manifest (symmetric, rate 0.5, seed 1): ...
     """
 
     kind: str

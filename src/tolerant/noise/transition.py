@@ -64,7 +64,11 @@ def pair(num_classes: int, rate: float, mapping: Mapping[int, int]) -> Transitio
 
 
 def circular(num_classes: int, rate: float) -> Transition:
-    """Each class becomes the next, the last the first: the paper's noise for CIFAR-100."""
+    """Each class becomes the next, the last the first: the paper's noise for CIFAR-100.
+
+    >>> circular(3, 0.4)
+    array([[0.6, 0.4, 0. ], [0. , 0.6, 0.4], [0.4, 0. , 0.6]])
+    """
     num_classes = check_num_classes(num_classes)
     return pair(num_classes, rate, {i: (i + 1) % num_classes for i in range(num_classes)})
 
@@ -121,6 +125,9 @@ def block5(rate: float, num_classes: int = 100) -> Transition:
 
     What most public code calls superclass noise on CIFAR-100. The numbers are alphabetical, so
     none of the 20 blocks is a superclass: only for comparison with numbers made that way.
+
+    >>> block5(0.4)[4].nonzero()[0]  # beaver (4) -> apple (0)
+    array([0, 4])
     """
     num_classes = check_num_classes(num_classes)
     if num_classes % 5:

@@ -144,11 +144,8 @@ def differences(table: Sequence[Line], title: str) -> Figure:
         limit = min(max(2.0, *(1.2 * abs(line.difference or 0.0) for line in here)), 6.0)
         for line in here:
             shift = (methods.index(line.method) - (len(methods) - 1) / 2) * 0.8 / len(methods)
-            x, difference, colour = (
-                rates.index(line.rate) + shift,
-                line.difference or 0.0,
-                METHOD_COLOURS[line.method],
-            )
+            x, difference = rates.index(line.rate) + shift, line.difference or 0.0
+            colour = METHOD_COLOURS[line.method]
             axis.errorbar(
                 x,
                 difference,

@@ -63,7 +63,12 @@ def is_symmetric(
     tolerance: float = 1e-6,
     seed: int = 0,
 ) -> bool:
-    """Whether the loss is symmetric (eq. 3), as far as :func:`symmetry_constant` can see."""
+    """Whether the loss is symmetric (eq. 3), as far as :func:`symmetry_constant` can see.
+
+    >>> from torch.nn import CrossEntropyLoss
+    >>> is_symmetric(CrossEntropyLoss(reduction="none"), num_classes=10)
+    False
+    """
     constant = symmetry_constant(
         loss_fn, num_classes, num_samples=num_samples, tolerance=tolerance, seed=seed
     )

@@ -29,8 +29,12 @@ OnResult = Callable[[int, "TrainResult | Exception"], None]
 class Fleet:
     """Trains jobs, ``side_by_side`` of them at a time; the next starts when one ends.
 
-    >>> Fleet(side_by_side=2, progress="quiet").run([])
-    []
+    >>> from tolerant.data import load
+    >>> from tolerant.train import Recipe
+    >>> recipe = Recipe(epochs=1, milestones=(), augment="none")
+    >>> jobs = [Job(dataset=load("digits"), model="mlp", loss=loss, recipe=recipe) for loss in ("cce", "lq")]
+    >>> [result.epoch for result in Fleet(side_by_side=2, progress="quiet").run(jobs)]
+    [0, 0]
     """
 
     def __init__(

@@ -24,10 +24,10 @@ class KeptSampler(Sampler[int]):
     def __init__(
         self,
         pruner: Pruner,
-        order: Sequence[int] | np.ndarray | Tensor | None = None,
-        generator: torch.Generator | None = None,
-        num_replicas: int = 1,
-        rank: int = 0,
+        order: Sequence[int] | np.ndarray | Tensor | None,
+        generator: torch.Generator | None,
+        num_replicas: int,
+        rank: int,
     ) -> None:
         if not 0 <= rank < num_replicas:
             raise ValueError(f"rank must be in 0 .. num_replicas - 1; got rank={rank!r}, {num_replicas=}.")

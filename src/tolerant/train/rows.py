@@ -72,7 +72,6 @@ class Rows:
         device: torch.device,
         *,
         bf16: bool,
-        resident: bool | None = None,
         weight: np.ndarray | None = None,
     ) -> None:
         self.weight: Tensor | None = None
@@ -85,7 +84,7 @@ class Rows:
         self._mean = torch.from_numpy(preprocess.mean.copy()).to(device)
         self._scale = torch.from_numpy(preprocess.scale.copy()).to(device)
         self._image_scale = float(preprocess.scale) if self.kind == "image" else 1.0
-        self._batches = Batches(dataset.inputs, device, resident=resident)
+        self._batches = Batches(dataset.inputs, device)
         self._resident = self._batches.tensor
         if self._resident is not None and self.kind != "image":
             self._resident = self._scaled(self._resident)
