@@ -234,6 +234,7 @@ def test_a_folder_of_pictures(tmp_path):
     (tmp_path / "new").mkdir()
     for name in ("x.png", "y.png"):
         Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "new" / name)
+    (tmp_path / "new" / "._x.png").write_bytes(b"a Mac's notes on x.png")
     tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "p.csv")
     assert [row["id"] for row in read(tmp_path / "p.csv")] == ["x.png", "y.png"]
     write_table(tmp_path / "t.csv")

@@ -65,14 +65,16 @@ def test_broken_pictures_are_named_and_left_out(pictures: Path) -> None:
     (pictures / "cat" / "cut.png").write_bytes(whole[: len(whole) * 2 // 3])
     (pictures / "dog" / "empty.png").write_bytes(b"")
     (pictures / "dog" / "words.jpg").write_text("not a picture at all")
-    Image.fromarray(np.zeros((6, 5), np.uint16)).save(pictures / "dog" / "deep16.png")
-    with pytest.warns(UserWarning, match="4 of 10 pictures left out") as caught:
+    Image.fromarray(np.full((6, 5), 4095, np.uint16)).save(pictures / "dog" / "deep12.png")
+    Image.fromarray(np.zeros((6, 5), np.float32)).save(pictures / "dog" / "float.tif")
+    with pytest.warns(UserWarning, match="5 of 11 pictures left out") as caught:
         data = load(pictures)
     message = str(caught[0].message)
     assert "cat/cut.png: damaged" in message
-    assert "dog/empty.png: not a picture" in message
+    assert "dog/empty.png: not a picture that Pillow reads" in message
     assert "dog/words.jpg: not a picture" in message
-    assert "dog/deep16.png: mode I;16 has no 8-bit meaning" in message
+    assert "dog/deep12.png: black as 16-bit grey, with no value above 4095; stretch it" in message
+    assert "dog/float.tif: mode F has no 8-bit meaning" in message
     assert data.given_labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert np.array_equal(data.inputs[3], np.asarray(Image.open(pictures / "dog/deep/0.png")))
 
@@ -148,6 +150,44 @@ def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
     for number in range(4):
         picture(tmp_path / "ab"[number % 2] / f"{number}.png", seed=number, mode="L")
     assert load(tmp_path).inputs.shape == (4, 6, 5, 1)
+
+
+@pytest.mark.parametrize("name", ["0.png", "0.tif", "0.pgm"])
+def test_of_16_bits_the_upper_eight_count(name: str, tmp_path: Path) -> None:
+    ramp = np.linspace(0, 255, 30).astype(np.uint8).reshape(6, 5)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        Image.fromarray(ramp.astype(np.uint16) * 257).save(tmp_path / folder / name)
+    data = load(tmp_path, min_per_class=1)
+    assert data.inputs.shape == (2, 6, 5, 1)
+    assert np.array_equal(data.inputs[0, ..., 0], ramp)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_a_transparent_picture_lies_on_white(mode: str, tmp_path: Path) -> None:
+    """A black drawing whose transparent ground is stored as black, as many icons are."""
+    for folder in ("a", "b"):
+        picture = Image.new("RGBA", (5, 6), (0, 0, 0, 0))
+        picture.putpixel((1, 2), (0, 0, 0, 255))
+        (tmp_path / folder).mkdir()
+        picture.convert(mode).save(tmp_path / folder / "0.png")
+    image = load(tmp_path, min_per_class=1).inputs[0]
+    assert image[2, 1].tolist() == [0, 0, 0]
+    assert (image.reshape(-1, 3).sum(axis=1) == 3 * 255).sum() == 29
+
+
+def test_photographs_of_a_telephone_are_not_passed_over(pictures: Path) -> None:
+    picture(pictures / "cat" / "saved by a browser.jfif.jpg")
+    (pictures / "cat" / "saved by a browser.jfif.jpg").rename(pictures / "cat" / "3.JFIF")
+    (pictures / "dog" / "IMG_1.HEIC").write_bytes(b"needs a plugin")
+    with pytest.warns(UserWarning, match=r"1 of 8 pictures left out: dog/IMG_1\.HEIC: not a picture that P"):
+        assert "cat/3.JFIF" in load(pictures).ids
+
+
+def test_pictures_in_no_class_folder_are_counted(pictures: Path) -> None:
+    picture(pictures / "loose.png")
+    with pytest.warns(UserWarning, match=r"1 pictures .* lie in no class folder .*\(first: loose\.png\)"):
+        assert len(load(pictures)) == 6
 
 
 def test_a_camera_held_upright(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from tolerant.progress import Bar, progress_bar
 MEMORY_BYTES = 2**31
 _GREY_MODES = ("1", "L")
 _COLOUR_MODES = tuple("RGB RGBA RGBX RGBa P PA LA La CMYK YCbCr LAB HSV".split())  # noqa: SIM905
+# Pictures of 12 bits, as of a microscope or a scanner, come in 16: scaled by 65535 they were black.
+_DARKEST_16_BIT = 2**12
 _ORIENTATION = 0x0112  # the EXIF tag with which a camera says how it was held
 
 Size = int | tuple[int, int] | None
@@ -129,7 +131,7 @@ def _probe(path: Path) -> tuple[int, int, int] | str:
             width, height = image.size
             if image.getexif().get(_ORIENTATION, 1) >= 5:  # held upright: width and height swap
                 width, height = height, width
-            if image.mode in _GREY_MODES:
+            if image.mode in _GREY_MODES or _has_16_bits(image):
                 return height, width, 1
             if image.mode in _COLOUR_MODES:
                 return height, width, 3
@@ -141,10 +143,34 @@ def _probe(path: Path) -> tuple[int, int, int] | str:
 def _decode(path: Path, height: int, width: int, channels: int) -> np.ndarray:
     with extra("PIL.Image").open(path) as file:
         extra("PIL.ImageOps").exif_transpose(file, in_place=True)
-        image = file.convert("L" if channels == 1 else "RGB")
+        image = _in_8_bits(file) if _has_16_bits(file) else file
+        if image.has_transparency_data:  # on white, as a viewer shows it; the colour below is often black
+            white = extra("PIL.Image").new("RGBA", image.size, "white")
+            image = extra("PIL.Image").alpha_composite(white, image.convert("RGBA"))
+        image = image.convert("L" if channels == 1 else "RGB")
         if image.size != (width, height):
             image = image.resize((width, height), extra("PIL.Image").Resampling.BILINEAR)
         return np.asarray(image).reshape(height, width, channels)
+
+
+def _has_16_bits(image: Any) -> bool:
+    # Pillow opens a PGM of 16 bits in mode I, which in a TIFF means 32.
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+
+
+def _in_8_bits(image: Any) -> Any:
+    """The upper eight of sixteen bits; Pillow's own convert("L") makes all above 255 white."""
+    values = np.asarray(image)
+    if values.max() < _DARKEST_16_BIT:
+        raise _Dark(
+            f"black as 16-bit grey, with no value above {values.max()}; "
+            "stretch it over 0 .. 65535, or save it with 8 bits"
+        )
+    return extra("PIL.Image").fromarray((values >> 8).astype(np.uint8))
+
+
+class _Dark(ValueError):
+    """A picture on which nobody would see anything."""
 
 
 def _common_shape(heads: list[Any], ids: list[str], size: Size) -> tuple[int, int, int]:
@@ -169,5 +195,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file"
     if type(error).__name__ == "UnidentifiedImageError":
-        return "not a picture"
+        return "not a picture that Pillow reads"
+    if isinstance(error, _Dark):
+        return str(error)
     return f"damaged ({reason(error)})"
