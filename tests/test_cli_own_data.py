@@ -256,6 +256,19 @@ def test_arrays_and_a_named_data_set(tmp_path):
         tolerant("predict", tmp_path / "run", "digits", "--split", "test")
 
 
+def test_codes_that_look_like_numbers(tmp_path):
+    rows = "".join(
+        f"{10_000 + row % 3},{45_000 + 111_111 * (row % 2)},{'ab'[row % 3 == 0]}\n" for row in range(60)
+    )
+    (tmp_path / "rows.csv").write_text(f"postcode,income,label\n{rows}")
+    said = tolerant(
+        "train", tmp_path / "rows.csv", "--categorical", "postcode", "--out", tmp_path / "run", *QUICK
+    )
+    assert "rows.csv --categorical postcode --labels corrections.csv" in said
+    columns = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]["encoder"]["columns"]
+    assert columns[0]["categories"] == ["10000", "10001", "10002"]
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -296,7 +309,7 @@ def test_a_class_of_one_row_is_let_in_on_request(tmp_path):
 
 def test_labels_that_cannot_be_trained_on(tmp_path):
     (tmp_path / "one.csv").write_text("a,label\n" + "1,x\n" * 30)
-    with pytest.raises(ValueError, match="at least two are needed"):
+    with pytest.raises(ValueError, match="at least two classes are needed"):
         tolerant("train", tmp_path / "one.csv", "--out", tmp_path / "run")
     with pytest.raises(FileNotFoundError, match="Did you mean 'digits'"):
         tolerant("train", "digts", "--out", tmp_path / "run")

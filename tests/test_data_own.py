@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from PIL import Image
 
 from tolerant.audit.source import Features, Source
+from tolerant.audit.table_rows import columns_and_values
 from tolerant.data import TableEncoder, load
 from tolerant.data import arrays as arrays_module
 from tolerant.data import pictures as pictures_module
@@ -301,11 +305,92 @@ def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
     assert np.array_equal(text.inputs, parquet.inputs[:, :5])
 
 
-def test_dates_are_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [None, "%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M", "%d.%m.%Y"])
+def test_dates_are_numbers(form: str | None, tmp_path: Path) -> None:
     when = pandas.to_datetime(["2020-01-01", "2020-01-03", "2020-01-01", "2020-01-03"])
     frame = pandas.DataFrame({"when": when, "label": list("abab")})
-    frame.to_parquet(tmp_path / "x.parquet")
-    assert load(tmp_path / "x.parquet").inputs.tolist() == [[-1], [1], [-1], [1]]
+    path = tmp_path / "x.parquet"
+    if form is None:
+        frame.to_parquet(path)
+    else:
+        path = path.with_suffix(".csv")
+        frame.assign(when=when.strftime(form)).to_csv(path, index=False)
+    data = load(path)
+    assert data.inputs.tolist() == [[-1], [1], [-1], [1]]
+    assert columns_and_values(data.inputs[:2], data.encoder, None)[1] == [["2020-01-01"], ["2020-01-03"]]
+    assert data.encoder.transform(pandas.DataFrame({"when": ["2020-01-02"]})).tolist() == [[0]]
+    assert data.encoder.transform(pandas.DataFrame({"when": ["", "?"]})).tolist() == [[0], [0]]
+    with pytest.raises(ValueError, match="column 'when' held dates in training; now it holds words"):
+        data.encoder.transform(pandas.DataFrame({"when": ["soon", "later"]}))
+
+
+def test_a_date_that_is_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "d,label\n" + "2020-02-28,x\n2020-02-29,y\n" * 9 + "2021-02-29,x\n")
+    with pytest.raises(
+        ValueError, match=r"dates except for 1 cells \(first: '2021-02-29' in row 18\).*--cate"
+    ):
+        load(path)
+    slashes = write(tmp_path / "y.csv", "d,label\n" + "2/1/2020,x\n1/2/2020,y\n" * 9)
+    assert load(slashes).encoder.feature_names == ("d = 1/2/2020", "d = 2/1/2020")
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("a;label\n1,5;x\n-0,25;y\n2;x\n;y\n1.234,5;x\n", [1.5, -0.25, 2, None, 1234.5]),
+        ("a\tlabel\n1,5\tx\n1,5e3\ty\n2\tx\n3\ty\n", [1.5, 1500, 2, 3]),
+        ('a,label\n"1,234.5",x\n"12,345,678",y\n7,x\n8,y\n', [1234.5, 12345678, 7, 8]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:1 of 1 columns have missing values")
+def test_numbers_as_a_spreadsheet_writes_them(text: str, numbers: list[Any], tmp_path: Path) -> None:
+    data = load(write(tmp_path / "x.csv", text))
+    plain = pandas.Series(numbers, dtype=float)
+    assert data.encoder.columns[0].kind == "number"
+    assert data.encoder.columns[0].mean == pytest.approx(plain.mean())
+    assert data.encoder.columns[0].std == pytest.approx(plain.std(ddof=0))
+
+
+def test_answers_with_several_choices_are_words(tmp_path: Path) -> None:
+    data = load(write(tmp_path / "x.csv", "a,label\n" + '1,x\n"1,3",y\n"2,3",y\n2,x\n' * 3))
+    assert data.encoder.columns[0].categories == ("1", "1,3", "2", "2,3")
+
+
+@pytest.mark.parametrize(
+    ("ending", "pack"), [(".csv.gz", gzip), (".TSV.GZ", gzip), (".csv.bz2", bz2), (".tsv.xz", lzma)]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_packed_tables(ending: str, pack: Any, encoding: str, tmp_path: Path) -> None:
+    (tmp_path / f"x{ending}").write_bytes(pack.compress(CSV.encode(encoding)))
+    data = load(tmp_path / f"x{ending}", id="id")
+    assert data.ids.tolist() == ["a1", "a2", "a3", "a4"]
+    features = Features.fit(data)
+    assert np.array_equal(features.read(Source(str(tmp_path / f"x{ending}"))).inputs, data.inputs)
+    (tmp_path / f"x{ending}").write_bytes(pack.compress(CSV.encode(encoding))[:40])
+    with pytest.raises(ValueError, match=r"is not a readable table"):
+        load(tmp_path / f"x{ending}")
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read\. Save the sheet as CSV"):
+        load(write(tmp_path / "x.xlsx", "PK"))
+    with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read$"):
+        Features("table", (1,), ("x", "y")).read(Source(str(write(tmp_path / "x.json", "{}"))))
+
+
+@pytest.mark.parametrize("header", ["a,a,label", "a, a,label"])
+def test_two_columns_of_one_name(header: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", f"{header}\n1,9,x\n2,8,y\n3,7,x\n4,6,y\n")
+    with pytest.warns(UserWarning, match=r"more than one column 'a'; the first of them is meant"):
+        data = load(path)
+    assert [column.mean for column in data.encoder.columns] == [2.5, 7.5]
+
+
+def test_labels_that_differ_in_capitals_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a,label\n" + "1,Yes\n2,yes\n3,no\n4,a\n5,A\n" * 2)
+    with pytest.warns(UserWarning, match="'Yes' and 'yes' count as different labels") as caught:
+        assert load(path).num_classes == 5
+    assert len(caught) == 1
 
 
 def test_encoder_saved_and_applied_to_new_rows(tmp_path: Path) -> None:
@@ -342,11 +427,11 @@ def test_not_a_saved_encoder(value: Any) -> None:
     [
         ("a,b\n1,2\n", r"has no column 'label'; it has \['a', 'b'\]. Say which with label="),
         ("a,label\n1,x\n2,x\n3,y\n", "label 'y' has not the 2 rows"),
-        ("a,label\n1,x\n2,x\n", "at least two are needed"),
+        ("a,label\n1,x\n2,x\n", "every row is labelled 'x'; at least two classes are needed"),
         ("a,label\n1,x\n2,\n3,\n", r"2 rows have no 'label' \(first: row 1"),
         ("a,label\n", "has no rows"),
         ("", "is not a readable table: No columns"),
-        ("a,label\n1,x,9\n2,y\n", "is not a readable table"),
+        ("a,label\n1,x,9\n2,y\n", "its rows have more cells than its first line, which must name every"),
         ("a,label\n1,x\n2,y,9\n", "is not a readable table: Error tokenizing data.*line 3"),
         ("a,label\n1,x\n2,y\ninf,x\n3,y\n", "column 'a' has an infinite value in row 2"),
         ("a,label\n1e308,x\n-1e308,y\n1,x\n3,y\n", "column 'a' has values too large"),
@@ -505,7 +590,9 @@ def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
 
 def test_a_column_of_names_is_named(tmp_path: Path) -> None:
     path = people(tmp_path, who=[f"person {row}" for row in range(80)])
-    with pytest.warns(UserWarning, match=r"a word of its own in 'who'; 64 of them.*--id"):
+    with pytest.warns(
+        UserWarning, match=r"a word of its own in 'who' \('person 0' \.\.\.\); 64 of them.*--id"
+    ):
         load(path)
     load(path, id="who")
 

@@ -126,6 +126,13 @@ def test_table_rows_have_names_and_values(tmp_path: Path) -> None:
         page(tmp_path, rows, feature_names=("x",))
 
 
+def test_a_number_of_six_digits_is_shown_with_all_of_them(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"income": [45_000.0, 123_456.0] * 20})
+    encoder = TableEncoder.fit(frame)
+    rows = dataset(inputs=encoder.transform(frame), kind="table", encoder=encoder)
+    assert {value for (value,) in data_of(page(tmp_path, rows))["values"]} <= {"45000", "123456"}
+
+
 def test_an_encoded_table_shows_its_own_columns(tmp_path: Path) -> None:
     frame = pd.DataFrame({"age": [20.0, 40.0, None, 60.0] * 10, "town": ["Ulm", "Bonn", "Ulm", ""] * 10})
     with pytest.warns(UserWarning, match="missing values"):

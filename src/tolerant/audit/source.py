@@ -18,7 +18,7 @@ from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import is_picture
 from tolerant.data.pictures import read_pictures
 from tolerant.data.sources import NAMED, load
-from tolerant.data.table import SUFFIXES, check_columns, read_frame
+from tolerant.data.table import check_columns, check_table, read_frame
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,8 @@ class Features:
             inputs, kind = as_inputs(pick(arrays, None, INPUTS, "inputs", path), path)
             self._must_be(kind, path)
             return inputs, arrays.get("ids")
-        if path.suffix.lower() in SUFFIXES:
-            return self._from_frame(path, options)
-        raise ValueError(f"{path}: only folders, .npz, {', '.join(SUFFIXES)} are read")
+        check_table(path)
+        return self._from_frame(path, options)
 
     def _from_frame(self, path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
         frame = read_frame(path)

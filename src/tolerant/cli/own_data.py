@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset
 
 SourceArgument = Annotated[
-    str, typer.Argument(help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, Parquet or NPZ.")
+    str,
+    typer.Argument(
+        help="A data set (digits, cifar10 ...), a folder of pictures, a CSV (or .csv.gz), Parquet or NPZ."
+    ),
 ]
 Split = Annotated[str | None, typer.Option(help="Split of a named data set, or sub-folder of a folder.")]
 Root = Annotated[Path | None, typer.Option(help="Folder of the published data sets.")]
@@ -30,6 +33,9 @@ File = Annotated[
 ]
 Text = Annotated[str | None, typer.Option(help="Column of text; makes the table a set of texts.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")]
+Categorical = Annotated[
+    list[str] | None, typer.Option(help="Column of codes that look like numbers; repeat for more.")
+]
 MinPerClass = Annotated[int | None, typer.Option(help="Fewest rows a class may have; default: 2.")]
 Labels = Annotated[
     list[Path] | None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -163,7 +165,7 @@ def encode_labels(
             raise ValueError(f"{source}: label {unknown[0]!r} is none of the classes {known!r}")
     else:
         if len(names) < 2:
-            raise ValueError(f"{source} has {len(names)} class(es); at least two are needed")
+            raise ValueError(f"{source}: every row is labelled {names[0]!r}; at least two classes are needed")
         rare = [name for name, count in zip(names, counts, strict=True) if count < min_per_class]
         if rare:
             if len(rare) > len(names) / 2 and all(_is_number(name) for name in names):
@@ -178,6 +180,10 @@ def encode_labels(
                 f"{others}; "
                 "correct it, drop the row, or pass min_per_class=1 (--min-per-class 1)"
             )
+        alike = Counter(name.casefold() for name in names if len(name) > 1)  # a and A are letters
+        for word in (word for word, count in alike.items() if count > 1):
+            same = " and ".join(repr(name) for name in names if name.casefold() == word)
+            warnings.warn(f"{source}: {same} count as different labels", stacklevel=4)
         whole = all(name.removeprefix("-").isdecimal() for name in names)
         known = sorted(names, key=int) if whole else names
     place = {name: code for code, name in enumerate(known)}
