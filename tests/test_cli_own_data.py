@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from train_helpers import pictures, table
 from typer.testing import CliRunner
 
-from tolerant import __version__
+from tolerant import __version__, find_suspects
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
@@ -459,3 +459,12 @@ def test_few_rows_are_no_evidence(num_rows, said, tmp_path):
     write_table(tmp_path / "data.csv", num_rows=num_rows)
     output = tolerant("train", tmp_path / "data.csv", "--out", tmp_path / "run", *QUICK)
     assert ("no evidence yet" in output) is said
+
+
+def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path, capsys):
+    source = own.make_source("rows.csv")
+    for wrong, weak in ((30, False), (31, True)):
+        probs = np.tile([0.9, 0.1], (60, 1))
+        suspects = find_suspects((np.arange(60) < wrong).astype(int), probs)
+        own.print_summary(suspects, tmp_path, source, ())
+        assert ("too weak to judge" in capsys.readouterr().out) is weak

@@ -108,6 +108,13 @@ def test_pictures_go_in_as_they_are_asked_for(tmp_path: Path) -> None:
         np.testing.assert_array_equal(decode(uri), inputs[row])
 
 
+def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path: Path) -> None:
+    rows = dataset()
+    few, most = suspects_of(rows, wrong=20), suspects_of(rows, wrong=21)
+    assert "too weak to judge" not in page(tmp_path, rows, few)
+    assert "too weak to judge" in page(tmp_path, rows, most, limit=3)
+
+
 def test_texts_are_cut(tmp_path: Path) -> None:
     texts = np.array([HOSTILE[0] * 500] * 20 + ["short"] * 20, dtype=object)
     texts_shown = data_of(page(tmp_path, dataset(inputs=texts, kind="text")))["texts"]

@@ -154,6 +154,7 @@ def _summary(
         "num_suspects": len(suspects),
         "num_shown": len(shown),
         "num_reviewed": suspects.num_reviewed,
+        "weak": suspects.weak,
         "num_classes": len(names),
         "has_kept": suspects.kept is not None,
         "classes_line": ", ".join(names[:4]) + (", …" if len(names) > 4 else ""),

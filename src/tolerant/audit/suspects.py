@@ -86,6 +86,11 @@ class Suspects:
         return len(self.p_right)
 
     @property
+    def weak(self) -> bool:
+        """Most rows are listed. Labels are mostly right, so the model is not: only its first doubts count."""
+        return 2 * len(self) > self.num_rows
+
+    @property
     def is_suspect(self) -> NDArray[np.bool_]:
         """[N] True for the rows listed here."""
         listed = np.zeros(self.num_rows, dtype=np.bool_)

@@ -108,6 +108,11 @@ def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequ
     )
     if suspects.num_rows < LEAST_TO_PRUNE:
         typer.echo(f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet.")
+    if suspects.weak:
+        typer.echo(
+            "That is most of them: the model is too weak to judge, and only the top of the list\n"
+            "counts. More rows help, or features of a pretrained model (how-to: embeddings)."
+        )
     if len(suspects):
         table = Table(title="The most doubtful labels")
         for column in ("id", "given", "suggested"):
