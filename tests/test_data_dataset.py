@@ -95,7 +95,7 @@ def test_labels_from_words() -> None:
         (["a", "a", "catt"], None, r"x\.csv: label 'catt' has not the 2 rows .* min_per_class=1"),
         (["a", "b", "c", "c"], None, r"label 'a' .* \(nor have 1 other labels\)"),
         (["a", "a"], None, "at least two"),
-        ([], None, "has 0 class"),
+        ([], None, "there is no row; at least two"),
         (["a", "d"], ["a", "b"], r"label 'd' is none of the classes \['a', 'b'\]"),
     ],
 )

@@ -20,6 +20,7 @@ from PIL import Image
 from tolerant.audit import Suspects, find_suspects, write_page
 from tolerant.audit.charts import MOST_CLASSES, curves, heat_map
 from tolerant.audit.thumbnails import PIXELS, data_uri
+from tolerant.data import load
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 
@@ -113,6 +114,25 @@ def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path: Path) -> None:
     few, most = suspects_of(rows, wrong=20), suspects_of(rows, wrong=21)
     assert "too weak to judge" not in page(tmp_path, rows, few)
     assert "too weak to judge" in page(tmp_path, rows, most, limit=3)
+
+
+def test_pictures_from_files_are_shown_as_they_are(tmp_path: Path) -> None:
+    """A person sees the photograph, not the small square that the model gets."""
+    for row in range(40):
+        (tmp_path / "p" / "ab"[row % 2]).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (400, 200), (row, 99, 99)).save(tmp_path / "p" / "ab"[row % 2] / f"{row:02}.jpg")
+    rows = load(tmp_path / "p", size=8)
+    suspects = suspects_of(rows)
+    shown = decode(data_of(page(tmp_path, rows, suspects))["pictures"][0])
+    assert shown.shape == (PIXELS // 2, PIXELS, 3)
+    part = rows.subset(np.arange(20))
+    assert Path(part.files[3]) == tmp_path / "p" / part.ids[3]
+    for file in rows.files:
+        Path(file).unlink()
+    small = decode(data_of(page(tmp_path, rows, suspects))["pictures"][0])
+    assert small.shape == (8, 8, 3)
+    with pytest.raises(ValueError, match="files must have 40 paths; got 1"):
+        dataset(files=np.array(["x"]))
 
 
 def test_texts_are_cut(tmp_path: Path) -> None:

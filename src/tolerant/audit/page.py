@@ -20,7 +20,7 @@ import numpy as np
 from tolerant.audit.charts import curves, heat_map, percent
 from tolerant.audit.suspects import Suspects
 from tolerant.audit.table_rows import columns_and_values
-from tolerant.audit.thumbnails import data_uri
+from tolerant.audit.thumbnails import thumbnails
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 
@@ -125,9 +125,7 @@ def _columns(shown: Suspects) -> dict[str, Any]:
 
 def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str] | None) -> dict[str, Any]:
     if dataset.kind == "image":
-        # One at a time: a memory map or a folder of photographs need not fit in memory.
-        pictures = [data_uri(dataset.inputs[np.array([row])][0]) for row in shown.index]
-        return {"pictures": pictures}
+        return {"pictures": thumbnails(dataset, shown.index)}
     rows = np.asarray(dataset.inputs[shown.index])
     if dataset.kind == "text":
         return {"texts": [_cut(str(text)) for text in rows]}

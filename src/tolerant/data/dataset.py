@@ -27,6 +27,7 @@ class NoisyDataset:
     true_labels: int64 (N,), -1 for a row that belongs to none of the classes; None where unknown.
     ids: (N,), what a person calls each row: its file, or its number (the default).
     encoder: for a table, what turned its columns into inputs and will do so again for new rows.
+    files: for pictures from files, (N,) of their paths: as large as they are, where inputs may be small.
 
     >>> rows = NoisyDataset(np.zeros((3, 2), np.float32), [0, 1, 1], [0, 1, 0], ("a", "b"))
     >>> len(rows), rows.num_classes, rows.flipped.tolist()
@@ -40,6 +41,7 @@ class NoisyDataset:
     ids: Any = None
     kind: Kind = "table"
     encoder: TableEncoder | None = None
+    files: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         num_rows = len(self.inputs)
@@ -49,6 +51,8 @@ class NoisyDataset:
         ids = np.arange(num_rows) if self.ids is None else np.asarray(self.ids)
         if ids.shape != (num_rows,):
             raise ValueError(f"ids must have shape ({num_rows},); got {ids.shape}")
+        if self.files is not None and len(self.files) != num_rows:
+            raise ValueError(f"files must have {num_rows} paths; got {len(self.files)}")
         if self.kind == "image":
             shape, dtype = tuple(self.inputs.shape), self.inputs.dtype
             if len(shape) != 4 or dtype != np.uint8:
@@ -99,6 +103,7 @@ class NoisyDataset:
             given_labels=self.given_labels[index],
             true_labels=None if self.true_labels is None else self.true_labels[index],
             ids=self.ids[index],
+            files=None if self.files is None else self.files[index],
         )
 
     def with_given_labels(self, given_labels: Any) -> NoisyDataset:
@@ -165,7 +170,8 @@ def encode_labels(
             raise ValueError(f"{source}: label {unknown[0]!r} is none of the classes {known!r}")
     else:
         if len(names) < 2:
-            raise ValueError(f"{source}: every row is labelled {names[0]!r}; at least two classes are needed")
+            why = f"every row is labelled {names[0]!r}" if names else "there is no row"
+            raise ValueError(f"{source}: {why}; at least two classes are needed")
         rare = [name for name, count in zip(names, counts, strict=True) if count < min_per_class]
         if rare:
             if len(rare) > len(names) / 2 and all(_is_number(name) for name in names):

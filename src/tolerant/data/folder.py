@@ -111,4 +111,6 @@ def _load_files(
     if lost:
         raise ValueError(f"{source}: no picture of class {lost[0]!r} can be read")
     given, names = encode_labels(words, source, class_names, min_per_class)
-    return NoisyDataset(inputs, given, None, names, np.array([ids[r] for r in kept]), "image")
+    paths = np.array([str(files[row]) for row in kept])
+    row_ids = np.array([ids[row] for row in kept])
+    return NoisyDataset(inputs, given, None, names, row_ids, "image", files=paths)
