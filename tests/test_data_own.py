@@ -392,6 +392,39 @@ def test_packed_tables(ending: str, pack: Any, encoding: str, tmp_path: Path) ->
         load(tmp_path / f"x{ending}")
 
 
+@pytest.mark.parametrize("ending", [".jsonl", ".JSONL.gz"])
+def test_json_lines(ending: str, tmp_path: Path) -> None:
+    rows = [
+        {"text": "a, b", "label": "007", "n": 1},
+        {"text": "c\nd", "label": "NA", "n": None},
+        {"text": None, "label": "007"},
+        {"text": "ü", "label": "NA", "n": 2.5, "more": "x"},
+    ]
+    words = "\n\n".join(json.dumps(row) for row in rows).encode()
+    path = tmp_path / f"x{ending}"
+    path.write_bytes(gzip.compress(words) if ending.endswith("gz") else words)
+    texts = load(path, text="text")
+    assert texts.inputs.tolist() == ["a, b", "c\nd", "", "ü"]
+    assert texts.class_names == ("007", "NA")
+    with pytest.warns(UserWarning, match=r"'n' \(2\), 'more' \(3\)"):
+        table = load(path, ignore=["text"])
+    assert table.encoder.feature_names == ("n", "n is missing", "more = x", "more is missing")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1}\n{"a"', "x.jsonl is not a readable table: line 2 is not JSON: Expecting"),
+        ('{"a": 1}\n\n[1]\n', "line 3 is no JSON object"),
+        ("\n", "has no rows"),
+        ('{"a": {"b": 1}, "label": "x"}\n{"a": {}, "label": "y"}\n', "column 'a' holds lists"),
+    ],
+)
+def test_bad_json_lines(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(write(tmp_path / "x.jsonl", text), min_per_class=1)
+
+
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read\. Save the sheet as CSV"):
         load(write(tmp_path / "x.xlsx", "PK"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SourceArgument = Annotated[
     str,
     typer.Argument(
-        help="A data set (digits, cifar10 ...), a folder of pictures, a CSV (or .csv.gz), Parquet or NPZ."
+        help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, JSONL, Parquet or NPZ file."
     ),
 ]
 Split = Annotated[str | None, typer.Option(help="Split of a named data set, or sub-folder of a folder.")]

@@ -47,7 +47,7 @@ def load(
 
     split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
     root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
-    A file of rows ends in .csv, .tsv (both also with .gz, .bz2 or .xz), .parquet or .npz.
+    A file of rows ends in .csv, .tsv, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz.
     options: those of `load_folder`, `load_listed`, `load_table` or `load_npz`. A table with
         a column called file that names pictures is a list of them; one whose only column beside the
         label is called text is a set of texts.

@@ -1,4 +1,4 @@
-"""CSV and Parquet files: tables, and tables with a column of text."""
+"""CSV, JSON Lines and Parquet files: tables, and tables with a column of text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import bz2
 import codecs
 import csv
 import gzip
+import json
 import lzma
 import os
 import warnings
@@ -21,7 +22,7 @@ from tolerant.data.dataset import NoisyDataset, encode_labels
 from tolerant.data.encoder import MISSING, MOSTLY_NUMBERS, TableEncoder
 from tolerant.extras import extra
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 # A spreadsheet's 1,234.5 between commas is 1.234,5 between semicolons or tabs, in much of the world.
 _GROUPED = r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
@@ -31,7 +32,7 @@ _FEWEST_TO_JUDGE = 20  # in fewer rows a column may be like the label by chance
 
 def check_table(path: Path) -> None:
     """A ValueError for a file that, by its ending, is none of those read here."""
-    packed = [f"{text}{end}" for text in SUFFIXES[:2] for end in _UNPACK]
+    packed = [f"{text}{end}" for text in SUFFIXES[:3] for end in _UNPACK]
     if not path.name.lower().endswith((*SUFFIXES, *packed)):
         sheet = path.suffix.lower() in (".xlsx", ".xls", ".ods")
         hint = '. Save the sheet as CSV (in Excel "CSV UTF-8")' if sheet else ""
@@ -41,16 +42,21 @@ def check_table(path: Path) -> None:
 
 
 def read_frame(path: str | os.PathLike[str]) -> Any:
-    """The rows of a CSV, TSV or Parquet file as a pandas DataFrame; text may be packed (.csv.gz, .bz2, .xz).
+    """The rows of a CSV, TSV, JSON Lines or Parquet file as a pandas DataFrame.
 
-    Cells of text files stay words here, so that a class called NA or 007 keeps its name. The
-    separator is the one of , ; tab and | that the first line has most of. Numbers may be grouped
-    (1,234.5) or, where commas do not separate the columns, have a decimal comma (1.234,5).
+    Text may be packed (.csv.gz, .bz2, .xz). Cells of CSV and TSV stay words here, so that a class called NA
+    or 007 keeps its name. The separator is the one of , ; tab and | that the first line has most of. Numbers
+    may be grouped (1,234.5) or, where commas do not separate the columns, have a decimal comma (1.234,5).
     """
     pandas = extra("pandas")
     path = Path(path)
     try:
-        frame = pandas.read_parquet(path) if path.suffix.lower() == ".parquet" else _read_text(path)
+        if path.suffix.lower() == ".parquet":
+            frame = pandas.read_parquet(path)
+        elif ".jsonl" in [ending.lower() for ending in path.suffixes[-2:]]:
+            frame = _read_json_lines(path)
+        else:
+            frame = _read_separated(path)
     except FileNotFoundError:
         raise
     except UnicodeDecodeError as error:
@@ -66,7 +72,7 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     return frame
 
 
-def _read_text(path: Path) -> Any:
+def _read_separated(path: Path) -> Any:
     pandas = extra("pandas")
     with _open(path) as start:
         utf16 = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
@@ -97,6 +103,20 @@ def _read_text(path: Path) -> Any:
             stacklevel=5,  # where `load` was called
         )
     return _with_plain_numbers(frame, separator)
+
+
+def _read_json_lines(path: Path) -> Any:
+    rows = []
+    with _open(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    rows.append(json.loads(line))
+                except json.JSONDecodeError as error:
+                    raise ValueError(f"line {number} is not JSON: {error}") from error
+                if not isinstance(rows[-1], dict):
+                    raise ValueError(f"line {number} is no JSON object with a name for every cell")
+    return extra("pandas").DataFrame(rows)
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -141,7 +161,7 @@ def load_table(
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
 ) -> NoisyDataset:
-    """A data set from a CSV, TSV or Parquet file.
+    """A data set from a CSV, TSV, JSON Lines or Parquet file.
 
     frame: its rows as a DataFrame, if they are read already; `path` then only names them.
     label, true_label, id: the columns of given labels, true labels and row names.
