@@ -135,6 +135,27 @@ def test_pictures_from_files_are_shown_as_they_are(tmp_path: Path) -> None:
         dataset(files=np.array(["x"]))
 
 
+def test_features_of_pictures_are_shown_as_the_pictures(tmp_path: Path) -> None:
+    names = [f"{row}.png" for row in range(40)]
+    for row, name in enumerate(names):
+        Image.new("RGB", (9, 6), (row, 99, 99)).save(tmp_path / name)
+    np.savez(tmp_path / "x.npz", features=np.eye(40), labels=["a", "b"] * 20, files=names)
+    rows = load(tmp_path / "x.npz")
+    assert rows.ids.tolist() == names
+    suspects = suspects_of(rows)
+    text = page(tmp_path, rows, suspects)
+    shown = data_of(text)
+    assert 'class="cards image ' in text
+    assert decode(shown["pictures"][0])[0, 0].tolist() == [suspects.index[0], 99, 99]
+    (tmp_path / names[3]).write_bytes(b"damaged since")
+    assert decode(data_of(page(tmp_path, rows, suspects))["pictures"][shown["index"].index(3)]).shape[:2] == (
+        1,
+        1,
+    )
+    (tmp_path / names[3]).unlink()
+    assert data_of(page(tmp_path, rows, suspects))["features"][0] == "feature 1"
+
+
 def test_texts_are_cut(tmp_path: Path) -> None:
     texts = np.array([HOSTILE[0] * 500] * 20 + ["short"] * 20, dtype=object)
     texts_shown = data_of(page(tmp_path, dataset(inputs=texts, kind="text")))["texts"]

@@ -68,8 +68,10 @@ def write_page(
             f"got {len(dataset)}."
         )
     shown = suspects.head(limit)
-    content = _columns(shown) | _inputs(shown, dataset, feature_names)
-    summary = _summary(suspects, shown, title, history or {}) | {"kind": dataset.kind}
+    inputs = _inputs(shown, dataset, feature_names)
+    content = _columns(shown) | inputs
+    kind = "image" if "pictures" in inputs else dataset.kind
+    summary = _summary(suspects, shown, title, history or {}) | {"kind": kind}
     write_atomic(path, _render(summary, content))
 
 
@@ -124,7 +126,8 @@ def _columns(shown: Suspects) -> dict[str, Any]:
 
 
 def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str] | None) -> dict[str, Any]:
-    if dataset.kind == "image":
+    files = () if dataset.files is None else dataset.files[shown.index]
+    if dataset.kind == "image" or (len(files) and all(map(os.path.isfile, files))):
         return {"pictures": thumbnails(dataset, shown.index)}
     rows = np.asarray(dataset.inputs[shown.index])
     if dataset.kind == "text":

@@ -99,7 +99,8 @@ def load_npz(
         `x`: uint8 (N, H, W, C) or (N, H, W) are images, numbers (N, D) a table, words (N,) texts.
     label: the array of given labels, by default `given_labels`, `labels` or `y`: whole numbers or
         words.
-    The arrays `true_labels`, `class_names` and `ids` are used where the file has them.
+    The arrays `true_labels`, `class_names` and `ids` are used where the file has them, and `files`: pictures,
+    relative to the NPZ file, that the review page shows instead of the numbers computed from them.
     """
     arrays = read_npz(path)
     x, kind = as_inputs(pick(arrays, inputs, INPUTS, "inputs", path), path)
@@ -119,7 +120,11 @@ def load_npz(
             true, _ = encode_labels(true.astype(str), path, class_names)
     else:
         raise ValueError(f"{path}: labels must be whole numbers or words; got {words.dtype}")
-    return NoisyDataset(x, given, true, class_names, arrays.get("ids"), kind)
+    files = arrays.get("files")
+    ids = arrays.get("ids", files)
+    if files is not None:
+        files = np.array([str(Path(path).parent / str(file)) for file in np.atleast_1d(files)])
+    return NoisyDataset(x, given, true, class_names, ids, kind, files=files)
 
 
 def pick(

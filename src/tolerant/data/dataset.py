@@ -17,7 +17,7 @@ Kind = Literal["image", "table", "text"]
 Inputs = Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NoisyDataset:
     """Rows with given labels, and true labels where they are known.
 
@@ -27,7 +27,7 @@ class NoisyDataset:
     true_labels: int64 (N,), -1 for a row that belongs to none of the classes; None where unknown.
     ids: (N,), what a person calls each row: its file, or its number (the default).
     encoder: for a table, what turned its columns into inputs and will do so again for new rows.
-    files: for pictures from files, (N,) of their paths: as large as they are, where inputs may be small.
+    files: (N,), paths of the pictures that the inputs come from, which a person sees as they are.
 
     >>> rows = NoisyDataset(np.zeros((3, 2), np.float32), [0, 1, 1], [0, 1, 0], ("a", "b"))
     >>> len(rows), rows.num_classes, rows.flipped.tolist()
@@ -77,6 +77,11 @@ class NoisyDataset:
 
     def __len__(self) -> int:
         return len(self.given_labels)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.class_names[:5]) + (", ..." if self.num_classes > 5 else "")
+        shape = "" if self.kind == "text" else f" {tuple(self.inputs.shape[1:])}"
+        return f"NoisyDataset({len(self):,} rows of {self.kind}{shape}, {self.num_classes} classes: {names})"
 
     @property
     def num_classes(self) -> int:
