@@ -244,6 +244,29 @@ def test_a_class_of_one_or_two_rows_is_learnt_with(blobs):
     assert model.predict_proba(X).shape == (300, 5)
 
 
+def test_folds_that_doubt_nearly_all_of_few_rows_leave_none_out(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    for believed, trained in ((49, 60), (50, 50)):
+        keep = np.arange(60) < believed
+        monkeypatch.setattr("tolerant.audit.learn.believe", lambda given, odds, keep=keep: keep)
+        dataset = NoisyDataset(X.astype(np.float32), y, None, ("a", "b"))
+        learned = learn(dataset, Settings(epochs=3), folds=2, device="cpu", progress="quiet")
+        assert len(learned.job.dataset) == trained
+        assert (learned.pruned_at == 0).sum() == 60 - trained
+
+
+def test_rows_that_only_the_folds_left_out_are_reported(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    keep = np.arange(60) < 55
+    monkeypatch.setattr("tolerant.audit.learn.believe", lambda given, odds: keep)
+    weight = np.r_[np.ones(40), np.zeros(20)]  # 40 rows train: too few for the rounds at k
+    model = quick().fit(X, y, sample_weight=weight)
+    assert model.kept_.tolist() == keep.tolist()
+    assert model.suspects_.kept is not None
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_tensors_are_taken_as_arrays_are(blobs, dtype):
     X, given, _ = blobs
