@@ -66,8 +66,8 @@ def learn(
     That is the paper's pruning with a first round before the first epoch, by models that had not yet seen
     the row; by default the rounds at p_y <= k follow. On 10,000 Fashion-MNIST rows with 40 % class-dependent
     noise and a dense network it gave 82.8 % instead of 81.8 % without that round. Where it would
-    leave fewer than 50 rows, all are trained on; not where it would leave fewer than half, since of many wrong
-    labels the folds find most.
+    leave fewer than 50 rows, all are trained on; not where it would leave fewer than half, since the folds
+    find most of many wrong labels.
 
     With ``folds`` below 2, or where no two classes would be left to train a fold on, the final model scores
     its own training rows: cheaper, but rows it has memorised are missed.
