@@ -10,6 +10,7 @@ import cleanlab
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
@@ -273,3 +274,22 @@ def test_many_classes_with_few_rows_each_share_one_noise_rate(noise: str) -> Non
     assert suspects.noise_rate.low < (given != true).mean() < suspects.noise_rate.high
     worst = suspects.index[:200]
     assert (given != true)[worst].mean() > 0.95
+
+
+def test_labels_may_be_the_words_of_class_names() -> None:
+    probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.95, 0.05]])
+    words = find_suspects(np.array(["cat", "dog", "cat", "cat"], object), probs, class_names=("cat", "dog"))
+    assert words.index.tolist() == find_suspects([0, 1, 0, 0], probs).index.tolist() == [2]
+    with pytest.raises(ValueError, match=r"among class_names \('cat', 'dog'\); got 'cow' in row 1"):
+        find_suspects(["cat", "cow", "cat", "cat"], probs, class_names=("cat", "dog"))
+
+
+def test_tensors_as_a_loop_has_them() -> None:
+    logits = torch.tensor([[3.0, 0.0], [0.0, 3.0], [0.0, 4.0], [3.0, 0.0]], requires_grad=True)
+    assert find_suspects(torch.tensor([0, 1, 0, 0]), logits.softmax(1)).index.tolist() == [2]
+
+
+def test_it_is_shown_in_one_line() -> None:
+    shown = repr(find_suspects(np.zeros(500, int), np.full((500, 2), 0.5)))
+    assert shown.startswith("Suspects(0 of 500 rows, noise rate 0.")
+    assert len(shown) < 120

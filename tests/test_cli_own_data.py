@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from train_helpers import pictures, table
 from typer.testing import CliRunner
 
-from tolerant import __version__
+from tolerant import __version__, find_suspects
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
@@ -234,6 +234,7 @@ def test_a_folder_of_pictures(tmp_path):
     (tmp_path / "new").mkdir()
     for name in ("x.png", "y.png"):
         Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "new" / name)
+    (tmp_path / "new" / "._x.png").write_bytes(b"a Mac's notes on x.png")
     tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "p.csv")
     assert [row["id"] for row in read(tmp_path / "p.csv")] == ["x.png", "y.png"]
     write_table(tmp_path / "t.csv")
@@ -253,6 +254,19 @@ def test_arrays_and_a_named_data_set(tmp_path):
         tolerant("predict", tmp_path / "run", tmp_path / "wide.npz")
     with pytest.raises(ValueError, match="the model was trained on"):
         tolerant("predict", tmp_path / "run", "digits", "--split", "test")
+
+
+def test_codes_that_look_like_numbers(tmp_path):
+    rows = "".join(
+        f"{10_000 + row % 3},{45_000 + 111_111 * (row % 2)},{'ab'[row % 3 == 0]}\n" for row in range(60)
+    )
+    (tmp_path / "rows.csv").write_text(f"postcode,income,label\n{rows}")
+    said = tolerant(
+        "train", tmp_path / "rows.csv", "--categorical", "postcode", "--out", tmp_path / "run", *QUICK
+    )
+    assert "rows.csv --categorical postcode --labels corrections.csv" in said
+    columns = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]["encoder"]["columns"]
+    assert columns[0]["categories"] == ["10000", "10001", "10002"]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +309,7 @@ def test_a_class_of_one_row_is_let_in_on_request(tmp_path):
 
 def test_labels_that_cannot_be_trained_on(tmp_path):
     (tmp_path / "one.csv").write_text("a,label\n" + "1,x\n" * 30)
-    with pytest.raises(ValueError, match="at least two are needed"):
+    with pytest.raises(ValueError, match="at least two classes are needed"):
         tolerant("train", tmp_path / "one.csv", "--out", tmp_path / "run")
     with pytest.raises(FileNotFoundError, match="Did you mean 'digits'"):
         tolerant("train", "digts", "--out", tmp_path / "run")
@@ -445,3 +459,12 @@ def test_few_rows_are_no_evidence(num_rows, said, tmp_path):
     write_table(tmp_path / "data.csv", num_rows=num_rows)
     output = tolerant("train", tmp_path / "data.csv", "--out", tmp_path / "run", *QUICK)
     assert ("no evidence yet" in output) is said
+
+
+def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path, capsys):
+    source = own.make_source("rows.csv")
+    for wrong, weak in ((30, False), (31, True)):
+        probs = np.tile([0.9, 0.1], (60, 1))
+        suspects = find_suspects((np.arange(60) < wrong).astype(int), probs)
+        own.print_summary(suspects, tmp_path, source, ())
+        assert ("too weak to judge" in capsys.readouterr().out) is weak

@@ -95,7 +95,7 @@ def test_labels_from_words() -> None:
         (["a", "a", "catt"], None, r"x\.csv: label 'catt' has not the 2 rows .* min_per_class=1"),
         (["a", "b", "c", "c"], None, r"label 'a' .* \(nor have 1 other labels\)"),
         (["a", "a"], None, "at least two"),
-        ([], None, "has 0 class"),
+        ([], None, "there is no row; at least two"),
         (["a", "d"], ["a", "b"], r"label 'd' is none of the classes \['a', 'b'\]"),
     ],
 )
@@ -152,3 +152,11 @@ def test_unknown_names_and_splits(tmp_path: Path) -> None:
 def test_no_other_split(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="split must be 'train' or 'test'; got 'val'"):
         load(name, split="val", root=tmp_path)
+
+
+def test_it_is_shown_in_one_line() -> None:
+    shown = repr(load("digits"))
+    assert shown == "NoisyDataset(1,438 rows of image (8, 8, 1), 10 classes: 0, 1, 2, 3, 4, ...)"
+    assert "2 rows of text, 1 classes: a" in repr(
+        NoisyDataset(np.array(["x", "y"]), [0, 0], None, ("a",), None, "text")
+    )

@@ -25,7 +25,7 @@ from tolerant import NoisyLabelClassifier
 from tolerant.audit.learn import choose_k, learn
 from tolerant.audit.plan import Settings, make_job
 from tolerant.audit.scoring import deal_folds
-from tolerant.data import NoisyDataset
+from tolerant.data import NoisyDataset, TableEncoder
 
 
 def quick(**options: Any) -> NoisyLabelClassifier:
@@ -242,6 +242,60 @@ def test_a_class_of_one_or_two_rows_is_learnt_with(blobs):
         model = quick().fit(X, y)
     assert model.classes_.tolist() == [0, 1, 2, 3, 4]
     assert model.predict_proba(X).shape == (300, 5)
+
+
+def test_folds_that_doubt_nearly_all_of_few_rows_leave_none_out(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    for believed, trained in ((49, 60), (50, 50)):
+        keep = np.arange(60) < believed
+        monkeypatch.setattr("tolerant.audit.learn.believe", lambda given, odds, keep=keep: keep)
+        dataset = NoisyDataset(X.astype(np.float32), y, None, ("a", "b"))
+        learned = learn(dataset, Settings(epochs=3), folds=2, device="cpu", progress="quiet")
+        assert len(learned.job.dataset) == trained
+        assert (learned.pruned_at == 0).sum() == 60 - trained
+
+
+def test_rows_that_only_the_folds_left_out_are_reported(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    keep = np.arange(60) < 55
+    monkeypatch.setattr("tolerant.audit.learn.believe", lambda given, odds: keep)
+    weight = np.r_[np.ones(40), np.zeros(20)]  # 40 rows train: too few for the rounds at k
+    model = quick().fit(X, y, sample_weight=weight)
+    assert model.kept_.tolist() == keep.tolist()
+    assert model.suspects_.kept is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_are_taken_as_arrays_are(blobs, dtype):
+    X, given, _ = blobs
+    tensor = torch.tensor(X, dtype=dtype, requires_grad=True)
+    array = tensor.detach().float().numpy()
+    ours, theirs = quick().fit(tensor, torch.tensor(given)), quick().fit(array, given)
+    assert np.array_equal(ours.predict_proba(tensor), theirs.predict_proba(array))
+
+
+def test_a_tensor_of_pictures():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = (rng.integers(0, 100, (60, 4, 4, 1)) + 100 * y[:, None, None, None]).astype(np.uint8)
+    model = quick(folds=0).fit(torch.tensor(X), y)
+    assert np.array_equal(model.predict(torch.tensor(X)), model.predict(X))
+    with pytest.raises(
+        ValueError, match=r"got float32 \(60, 1, 4, 4\).*transpose\(0, 2, 3, 1\) if the channels"
+    ):
+        model.fit(torch.tensor(X, dtype=torch.float32).permute(0, 3, 1, 2), y)
+
+
+def test_words_are_refused_with_the_way_out():
+    frame = pandas.DataFrame({"size": [1.0, 2.0] * 20, "colour": ["red", "blue"] * 20})
+    y = np.arange(40) % 2
+    with pytest.raises(
+        ValueError, match=r"X must hold numbers: .*'red'.*TableEncoder\.fit\(X\)\.transform\(X\)"
+    ):
+        quick().fit(frame, y)
+    assert quick(folds=0).fit(TableEncoder.fit(frame).transform(frame), y).n_features_in_ == 3
 
 
 def test_labels_at_random_leave_a_model_and_an_honest_rate():

@@ -20,6 +20,7 @@ from PIL import Image
 from tolerant.audit import Suspects, find_suspects, write_page
 from tolerant.audit.charts import MOST_CLASSES, curves, heat_map
 from tolerant.audit.thumbnails import PIXELS, data_uri
+from tolerant.data import load
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 
@@ -108,6 +109,53 @@ def test_pictures_go_in_as_they_are_asked_for(tmp_path: Path) -> None:
         np.testing.assert_array_equal(decode(uri), inputs[row])
 
 
+def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path: Path) -> None:
+    rows = dataset()
+    few, most = suspects_of(rows, wrong=20), suspects_of(rows, wrong=21)
+    assert "too weak to judge" not in page(tmp_path, rows, few)
+    assert "too weak to judge" in page(tmp_path, rows, most, limit=3)
+
+
+def test_pictures_from_files_are_shown_as_they_are(tmp_path: Path) -> None:
+    """A person sees the photograph, not the small square that the model gets."""
+    for row in range(40):
+        (tmp_path / "p" / "ab"[row % 2]).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (400, 200), (row, 99, 99)).save(tmp_path / "p" / "ab"[row % 2] / f"{row:02}.jpg")
+    rows = load(tmp_path / "p", size=8)
+    suspects = suspects_of(rows)
+    shown = decode(data_of(page(tmp_path, rows, suspects))["pictures"][0])
+    assert shown.shape == (PIXELS // 2, PIXELS, 3)
+    part = rows.subset(np.arange(20))
+    assert Path(part.files[3]) == tmp_path / "p" / part.ids[3]
+    for file in rows.files:
+        Path(file).unlink()
+    small = decode(data_of(page(tmp_path, rows, suspects))["pictures"][0])
+    assert small.shape == (8, 8, 3)
+    with pytest.raises(ValueError, match="files must have 40 paths; got 1"):
+        dataset(files=np.array(["x"]))
+
+
+def test_features_of_pictures_are_shown_as_the_pictures(tmp_path: Path) -> None:
+    names = [f"{row}.png" for row in range(40)]
+    for row, name in enumerate(names):
+        Image.new("RGB", (9, 6), (row, 99, 99)).save(tmp_path / name)
+    np.savez(tmp_path / "x.npz", features=np.eye(40), labels=["a", "b"] * 20, files=names)
+    rows = load(tmp_path / "x.npz")
+    assert rows.ids.tolist() == names
+    suspects = suspects_of(rows)
+    text = page(tmp_path, rows, suspects)
+    shown = data_of(text)
+    assert 'class="cards image ' in text
+    assert decode(shown["pictures"][0])[0, 0].tolist() == [suspects.index[0], 99, 99]
+    (tmp_path / names[3]).write_bytes(b"damaged since")
+    assert decode(data_of(page(tmp_path, rows, suspects))["pictures"][shown["index"].index(3)]).shape[:2] == (
+        1,
+        1,
+    )
+    (tmp_path / names[3]).unlink()
+    assert data_of(page(tmp_path, rows, suspects))["features"][0] == "feature 1"
+
+
 def test_texts_are_cut(tmp_path: Path) -> None:
     texts = np.array([HOSTILE[0] * 500] * 20 + ["short"] * 20, dtype=object)
     texts_shown = data_of(page(tmp_path, dataset(inputs=texts, kind="text")))["texts"]
@@ -124,6 +172,13 @@ def test_table_rows_have_names_and_values(tmp_path: Path) -> None:
     assert data_of(page(tmp_path, rows))["features"][0] == "feature 1"
     with pytest.raises(ValueError, match="feature_names must name 3 columns; got 1"):
         page(tmp_path, rows, feature_names=("x",))
+
+
+def test_a_number_of_six_digits_is_shown_with_all_of_them(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"income": [45_000.0, 123_456.0] * 20})
+    encoder = TableEncoder.fit(frame)
+    rows = dataset(inputs=encoder.transform(frame), kind="table", encoder=encoder)
+    assert {value for (value,) in data_of(page(tmp_path, rows))["values"]} <= {"45000", "123456"}
 
 
 def test_an_encoded_table_shows_its_own_columns(tmp_path: Path) -> None:

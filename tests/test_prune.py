@@ -210,6 +210,14 @@ def test_a_lost_class_keeps_its_best_rows_and_says_so():
     assert pruner.rescued.tolist() == []
 
 
+def test_a_lost_class_is_called_by_its_name():
+    pruner = Pruner(4, [0, 0, 1, 1], class_names=("cat", "dog"))
+    with pytest.warns(UserWarning, match="would keep no row of class dog; its rows"):
+        pruner.update(range(4), [0.9, 0.8, 0.1, 0.3])
+    with pytest.raises(ValueError, match="class_names must name the 2 classes of given_labels; got 1"):
+        Pruner(4, [0, 0, 1, 1], class_names=("cat",))
+
+
 def test_nothing_left_without_labels():
     pruner = Pruner(3)
     with pytest.warns(UserWarning, match="would keep no row; its"):

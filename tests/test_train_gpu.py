@@ -55,6 +55,15 @@ def test_cpu_and_gpu_see_the_same_batches():
     assert on_gpu.history[0]["train_loss"] == pytest.approx(on_cpu.history[0]["train_loss"], rel=1e-3)
 
 
+def test_predicting_leaves_the_model_where_it_was():
+    result = _train(recipe=quick(epochs=1))
+    result.predict_log_proba(pictures(), device="cuda")
+    assert {weights.device.type for weights in result.model.parameters()} == {"cpu"}
+    on_gpu = result.model.to("cuda")
+    result.predict_log_proba(pictures(), device="cpu")
+    assert {weights.device.type for weights in on_gpu.parameters()} == {"cuda"}
+
+
 def test_loss_falls_in_bf16():
     recipe = quick(epochs=4, precision="bf16", lr=0.01)
     result = _train(model="resnet18", recipe=recipe, dataset=pictures(2000))

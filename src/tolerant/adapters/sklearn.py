@@ -14,6 +14,7 @@ from torch import nn
 from tolerant.adapters.inputs import InputReader
 from tolerant.audit.learn import learn
 from tolerant.audit.plan import Settings
+from tolerant.audit.tensors import as_numpy
 from tolerant.train.device import pick_device
 from tolerant.train.evaluate import predict_log_proba
 
@@ -74,8 +75,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Rows whose label the model would change, most doubtful first; ``suspects_.to_frame()``.
     model_, history_, k_ : the network, one dict an epoch, the threshold used (None without pruning)
 
-    Inputs are features (n, d), dense, sparse or a pandas frame of numbers, or pictures: uint8 (n, height,
-    width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole.
+    Inputs are features (n, d), dense, sparse, a tensor or a pandas frame of numbers, or pictures: uint8
+    (n, height, width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2)); true = np.where(X[:, 0] > 0, "yes", "no")
@@ -126,7 +127,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NoisyLabelClassifier:
         """Train on rows X with given labels y, some of them perhaps wrong."""
         go_on = self.warm_start and hasattr(self, "model_")
-        X, y = self._validate(X, y=y, reset=not go_on)
+        X, y = self._validate(X, y=as_numpy(y), reset=not go_on)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -178,9 +179,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         names = tuple(map(str, self.classes_))
         dataset = self._reader.dataset(X, np.zeros(X.shape[0], np.int64), names)
         device = pick_device(self.device)
-        log_probs = predict_log_proba(self.model_, dataset, self._preprocess, device=device)
-        self.model_.to("cpu")  # where a pickle can be read by a machine without a GPU
-        return log_probs
+        return predict_log_proba(self.model_, dataset, self._preprocess, device=device)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable of `classes_`, (n,)."""
@@ -193,6 +192,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def _validate(self, X: Any, **options: Any) -> Any:
+        X = as_numpy(X)
         pictures = getattr(X, "ndim", 2) in (3, 4) and getattr(X, "dtype", None) == np.uint8
         if pictures:
             options |= {"allow_nd": True, "dtype": np.uint8}
@@ -200,10 +200,19 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             if getattr(X, "ndim", 2) in (3, 4):
                 raise ValueError(
                     f"pictures must be uint8 (n, height, width, channels); got {X.dtype} {tuple(X.shape)}. "
-                    "Call (255 * X).astype(numpy.uint8) if they lie in 0 .. 1."
+                    "Call (255 * X).astype(numpy.uint8) if they lie in 0 .. 1, X.transpose(0, 2, 3, 1) "
+                    "if the channels come first."
                 )
             options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
-        return validate_data(self, X, **options)
+        try:
+            return validate_data(self, X, **options)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(
+                f"X must hold numbers: {error}. A frame with words: tolerant.data.TableEncoder.fit(X)"
+                ".transform(X). Texts: scikit-learn's TfidfVectorizer."
+            ) from error
 
     def _weights(
         self, X: Any, labels: np.ndarray, classes: np.ndarray, sample_weight: Any

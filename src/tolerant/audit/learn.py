@@ -63,7 +63,8 @@ def learn(
     """Score every row out of fold, then train on those whose label is more likely right than wrong.
 
     That is the paper's pruning with a first round before the first epoch, by models that had not yet seen
-    the row; by default the rounds at p_y <= k follow.
+    the row; by default the rounds at p_y <= k follow. Where it would leave fewer than 50 rows, all are trained
+    on; not where it would leave fewer than half, since the folds find most of many wrong labels.
 
     With ``folds`` below 2, or where no two classes would be left to train a fold on, the final model scores
     its own training rows: cheaper, but rows it has memorised are missed.
@@ -131,8 +132,8 @@ def learn(
         probs = np.where(scored.held_out[:, None], probs, own)
     p_y = probs[np.arange(num_rows), dataset.given_labels]
     kept, pruned_at = np.ones(num_rows, bool), np.full(num_rows, -1)
-    prunes = job.prune is not None
-    if prunes:
+    pruned = job.prune is not None or not believed.all()  # without the rounds at k, the first one
+    if pruned:
         # Validation rows and rows of weight 0 did not train: judged as they would have been.
         kept = believed.copy() if result.kept.all() else believed & (p_y > k)
         pruned_at[~believed] = 0
@@ -143,12 +144,12 @@ def learn(
         probs,
         ids=dataset.ids,
         class_names=dataset.class_names,
-        kept=kept if prunes else None,
-        pruned_at=pruned_at if prunes else None,
+        kept=kept if pruned else None,
+        pruned_at=pruned_at if pruned else None,
         reviewed=reviewed,
         seed=settings.seed,
     )
-    return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if prunes else None)
+    return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if job.prune else None)
 
 
 def _judge(
@@ -161,6 +162,8 @@ def _judge(
     given, probs = dataset.given_labels[held_out], scored.probs[held_out]
     noise = _fit_noise(given, probs)
     believed[held_out] = believe(given, noise.log_odds_right(given, probs))
+    if believed.sum() < LEAST_TO_PRUNE:  # too few to learn from: the folds have not learnt either
+        believed[:] = True
     return believed, choose_k(given, probs, noise) if settings.k == "auto" else k
 
 

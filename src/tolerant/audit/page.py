@@ -20,7 +20,7 @@ import numpy as np
 from tolerant.audit.charts import curves, heat_map, percent
 from tolerant.audit.suspects import Suspects
 from tolerant.audit.table_rows import columns_and_values
-from tolerant.audit.thumbnails import data_uri
+from tolerant.audit.thumbnails import thumbnails
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 
@@ -68,8 +68,10 @@ def write_page(
             f"got {len(dataset)}."
         )
     shown = suspects.head(limit)
-    content = _columns(shown) | _inputs(shown, dataset, feature_names)
-    summary = _summary(suspects, shown, title, history or {}) | {"kind": dataset.kind}
+    inputs = _inputs(shown, dataset, feature_names)
+    content = _columns(shown) | inputs
+    kind = "image" if "pictures" in inputs else dataset.kind
+    summary = _summary(suspects, shown, title, history or {}) | {"kind": kind}
     write_atomic(path, _render(summary, content))
 
 
@@ -124,10 +126,9 @@ def _columns(shown: Suspects) -> dict[str, Any]:
 
 
 def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str] | None) -> dict[str, Any]:
-    if dataset.kind == "image":
-        # One at a time: a memory map or a folder of photographs need not fit in memory.
-        pictures = [data_uri(dataset.inputs[np.array([row])][0]) for row in shown.index]
-        return {"pictures": pictures}
+    files = () if dataset.files is None else dataset.files[shown.index]
+    if dataset.kind == "image" or (len(files) and all(map(os.path.isfile, files))):
+        return {"pictures": thumbnails(dataset, shown.index)}
     rows = np.asarray(dataset.inputs[shown.index])
     if dataset.kind == "text":
         return {"texts": [_cut(str(text)) for text in rows]}
@@ -154,6 +155,7 @@ def _summary(
         "num_suspects": len(suspects),
         "num_shown": len(shown),
         "num_reviewed": suspects.num_reviewed,
+        "weak": suspects.weak,
         "num_classes": len(names),
         "has_kept": suspects.kept is not None,
         "classes_line": ", ".join(names[:4]) + (", …" if len(names) > 4 else ""),

@@ -15,9 +15,10 @@ from tolerant.data.arrays import INPUTS, as_inputs, pick, read_npz
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 from tolerant.data.folder import SUFFIXES as PICTURES
+from tolerant.data.folder import is_picture
 from tolerant.data.pictures import read_pictures
 from tolerant.data.sources import NAMED, load
-from tolerant.data.table import SUFFIXES, check_columns, read_frame
+from tolerant.data.table import check_columns, check_table, read_frame
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Features:
         if path.is_dir():
             self._must_be("image", path)
             folder = path / options["split"] if options.get("split") else path
-            found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in PICTURES)
+            found = sorted(p for p in folder.rglob("*") if is_picture(p.name))
             if not found:
                 raise ValueError(f"{folder} has no pictures ({', '.join(PICTURES[:4])} ...)")
             return self._pictures(folder, found, [p.relative_to(folder).as_posix() for p in found], options)
@@ -106,9 +107,8 @@ class Features:
             inputs, kind = as_inputs(pick(arrays, None, INPUTS, "inputs", path), path)
             self._must_be(kind, path)
             return inputs, arrays.get("ids")
-        if path.suffix.lower() in SUFFIXES:
-            return self._from_frame(path, options)
-        raise ValueError(f"{path}: only folders, .npz, {', '.join(SUFFIXES)} are read")
+        check_table(path)
+        return self._from_frame(path, options)
 
     def _from_frame(self, path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
         frame = read_frame(path)

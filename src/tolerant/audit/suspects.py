@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tolerant.audit.belief import fit_noise_model
 from tolerant.audit.cells import csv_text
 from tolerant.audit.rate import RateInterval, rate_interval
+from tolerant.audit.tensors import as_numpy
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.noise.checks import check_labels
@@ -36,7 +37,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Suspects:
     """The rows a model would label otherwise, most doubtful first; S of the N rows.
 
@@ -73,9 +74,21 @@ class Suspects:
     def __len__(self) -> int:
         return len(self.index)
 
+    def __repr__(self) -> str:
+        rate = self.noise_rate
+        return (
+            f"Suspects({len(self):,} of {self.num_rows:,} rows, noise rate {rate.estimate:.3f} between "
+            f"{rate.low:.3f} and {rate.high:.3f}; to_frame() lists them)"
+        )
+
     @property
     def num_rows(self) -> int:
         return len(self.p_right)
+
+    @property
+    def weak(self) -> bool:
+        """Most rows are listed. Labels are mostly right, so the model is not: only its first doubts count."""
+        return 2 * len(self) > self.num_rows
 
     @property
     def is_suspect(self) -> NDArray[np.bool_]:
@@ -167,7 +180,7 @@ def find_suspects(
     """Rank the rows whose given label a model does not believe.
 
     Args:
-        given_labels: int [N].
+        given_labels: int [N]; or words, all of them among ``class_names``.
         probs: [N, C] predictions of models that did NOT train on the row they score, from
             cross-validation or a held-out part. A network fits the wrong labels it trains on as well
             in the end: scored on its own training rows it believes them, and they are missed.
@@ -190,14 +203,17 @@ def find_suspects(
     ...  zip(suspects.index.tolist(), suspects.suggested_labels)]
     [(2, 'dog')]
     """
-    probs = check_probs(probs)
+    probs = check_probs(as_numpy(probs))
     num_rows, num_classes = probs.shape
-    given = check_labels(given_labels, num_classes, "given_labels")
+    names = _names(class_names, num_classes)
+    labels = np.asarray(as_numpy(given_labels))
+    if class_names is not None and labels.dtype.kind in "OUT":
+        labels = _numbered(labels, names)
+    given = check_labels(labels, num_classes, "given_labels")
     if len(given) != num_rows:
         raise ValueError(
             f"given_labels must have a label for each of the {num_rows} rows of probs; got {len(given)}."
         )
-    names = _names(class_names, num_classes)
     row_ids = _ids(ids, num_rows)
     kept_rows = _optional("kept", kept, num_rows, np.bool_)
     epochs = _optional("pruned_at", pruned_at, num_rows, np.int64)
@@ -243,6 +259,17 @@ def _names(class_names: Sequence[str] | None, num_classes: int) -> tuple[str, ..
             f"{' ...' if len(names) > 5 else ''} ({len(names)} names)."
         )
     return names
+
+
+def _numbered(words: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
+    place = {name: label for label, name in enumerate(names)}
+    for row, word in enumerate(words.ravel().tolist()):
+        if str(word) not in place:
+            raise ValueError(
+                f"given_labels must be among class_names {names[:5]!r}{' ...' if len(names) > 5 else ''}; "
+                f"got {word!r} in row {row}."
+            )
+    return np.array([place[str(word)] for word in words.ravel().tolist()], np.int64).reshape(words.shape)
 
 
 def _ids(ids: ArrayLike | None, num_rows: int) -> NDArray[Any]:

@@ -42,7 +42,10 @@ def _decoded(row: NDArray[np.float32], encoder: TableEncoder) -> Iterator[str]:
         if column.missing and own[-1] == 1.0:
             yield "missing"
         elif column.kind == "number":
-            yield f"{float(own[0]) * column.std + column.mean:.5g}"
+            yield f"{float(own[0]) * column.std + column.mean:.6g}"
+        elif column.kind == "date":
+            days = float(own[0]) * column.std + column.mean
+            yield str(np.datetime64(int(np.floor(days + 0.01)), "D"))  # midnight, to the digits of float32
         else:
             words = [word for word, is_it in zip(column.categories, own, strict=False) if is_it]
             yield words[0] if words else "another"

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import base64
 import io
+import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.pictures import open_picture, side_by_side
 from tolerant.extras import extra
 
 PIXELS = 160  # a card shows a picture about 200 wide; a 160 WebP takes some 4 kB, so 5,000 take 20 MB
 EXACT = 48  # up to this size no pixel is lost
+
+
+def thumbnails(dataset: NoisyDataset, index: NDArray[np.int64]) -> list[str]:
+    """Data URIs of these rows: from their files, where there are any, since a person needs more than a model.
+
+    One at a time: a memory map or a folder of photographs need not fit in memory.
+    """
+
+    def of_row(row: int) -> str:
+        if dataset.files is not None:
+            with suppress(Exception):  # gone or damaged since it was read
+                return _data_uri(open_picture(dataset.files[row], PIXELS).convert("RGB"))
+        if dataset.kind != "image":  # numbers computed from a picture that is damaged now
+            return data_uri(np.full((1, 1), 128, np.uint8))
+        return data_uri(dataset.inputs[np.array([row])][0])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow, about odd metadata
+        return list(side_by_side(of_row, index.tolist(), f"draw {len(index)} suspects"))
 
 
 def data_uri(picture: NDArray[Any]) -> str:
@@ -26,7 +49,10 @@ def data_uri(picture: NDArray[Any]) -> str:
             f"pictures must be uint8 arrays (height, width, channels); "
             f"got {pixels.dtype} of shape {pixels.shape}."
         )
-    image = image_module.fromarray(np.ascontiguousarray(pixels))
+    return _data_uri(image_module.fromarray(np.ascontiguousarray(pixels)))
+
+
+def _data_uri(image: Any) -> str:
     file = io.BytesIO()
     if max(image.size) <= EXACT:
         image.save(file, "WEBP", lossless=True, method=0)  # 1.8 kB and 0.3 ms for 32 x 32 colour

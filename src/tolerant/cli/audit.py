@@ -25,6 +25,7 @@ def audit(
     file: own.File = None,
     text: own.Text = None,
     ignore: own.Ignore = None,
+    categorical: own.Categorical = None,
     size: own.Size = None,
     min_per_class: own.MinPerClass = None,
     seed: own.Seed = 0,
@@ -48,6 +49,7 @@ def audit(
         file=file,
         text=text,
         ignore=ignore,
+        categorical=categorical,
         size=size,
         min_per_class=min_per_class,
     )

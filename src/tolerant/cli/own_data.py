@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset
 
 SourceArgument = Annotated[
-    str, typer.Argument(help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, Parquet or NPZ.")
+    str,
+    typer.Argument(
+        help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, JSONL, Parquet or NPZ file."
+    ),
 ]
 Split = Annotated[str | None, typer.Option(help="Split of a named data set, or sub-folder of a folder.")]
 Root = Annotated[
@@ -33,6 +36,9 @@ File = Annotated[
 ]
 Text = Annotated[str | None, typer.Option(help="Column of text; makes the table a set of texts.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")]
+Categorical = Annotated[
+    list[str] | None, typer.Option(help="Column of codes that look like numbers; repeat for more.")
+]
 MinPerClass = Annotated[int | None, typer.Option(help="Fewest rows a class may have; default: 2.")]
 Labels = Annotated[
     list[Path] | None,
@@ -105,6 +111,11 @@ def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequ
     )
     if suspects.num_rows < LEAST_TO_PRUNE:
         typer.echo(f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet.")
+    if suspects.weak:
+        typer.echo(
+            "That is most of them: the model is too weak to judge, and only the top of the list\n"
+            "counts. More rows help, or features of a pretrained model (how-to: embeddings)."
+        )
     if len(suspects):
         table = Table(title="The most doubtful labels")
         for column in ("id", "given", "suggested"):

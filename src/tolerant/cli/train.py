@@ -32,6 +32,7 @@ def train(
     file: own.File = None,
     text: own.Text = None,
     ignore: own.Ignore = None,
+    categorical: own.Categorical = None,
     size: own.Size = None,
     min_per_class: own.MinPerClass = None,
     seed: own.Seed = 0,
@@ -58,6 +59,7 @@ def train(
         file=file,
         text=text,
         ignore=ignore,
+        categorical=categorical,
         size=size,
         min_per_class=min_per_class,
     )

@@ -21,7 +21,7 @@ MAX_RATIO = 1032
 MEMORY_MAP_BYTES = 2**28
 _CHUNK = 2**22
 
-INPUTS = ("inputs", "images", "features", "texts", "x", "X")
+INPUTS = ("inputs", "images", "features", "embeddings", "texts", "x", "X")
 _LABELS = ("given_labels", "labels", "y")
 
 
@@ -51,7 +51,10 @@ def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
         num_bytes = math.prod(shape) * dtype.itemsize
         start = info.file_size - num_bytes
         if dtype.hasobject:
-            raise ValueError(f"{info.filename!r} holds Python objects, which are never unpickled")
+            raise ValueError(
+                f"{info.filename!r} holds Python objects, which are never unpickled; save words as "
+                "array.astype(str), numbers as array.astype(float)"
+            )
         if start != file.tell():
             raise ValueError(f"{info.filename!r} claims {num_bytes} bytes of data and has not")
         if info.compress_type == zipfile.ZIP_STORED and num_bytes > MEMORY_MAP_BYTES:
@@ -92,11 +95,12 @@ def load_npz(
 ) -> NoisyDataset:
     """A data set from the arrays of an NPZ file.
 
-    inputs: the array of inputs, by default `inputs`, `images`, `features`, `texts` or `x`: uint8
-        (N, H, W, C) or (N, H, W) are images, numbers (N, D) a table, words (N,) texts.
+    inputs: the array of inputs, by default `inputs`, `images`, `features`, `embeddings`, `texts` or
+        `x`: uint8 (N, H, W, C) or (N, H, W) are images, numbers (N, D) a table, words (N,) texts.
     label: the array of given labels, by default `given_labels`, `labels` or `y`: whole numbers or
         words.
-    The arrays `true_labels`, `class_names` and `ids` are used where the file has them.
+    The arrays `true_labels`, `class_names` and `ids` are used where the file has them, and `files`: pictures,
+    relative to the NPZ file, that the review page shows instead of the numbers computed from them.
     """
     arrays = read_npz(path)
     x, kind = as_inputs(pick(arrays, inputs, INPUTS, "inputs", path), path)
@@ -105,16 +109,22 @@ def load_npz(
     true = arrays.get("true_labels")
     if len(words) != len(x) or words.ndim != 1:
         raise ValueError(f"{path}: {len(x)} inputs need as many labels; got shape {words.shape}")
+    if words.dtype.kind == "f" and (words == np.floor(words)).all():
+        words = words.astype(np.int64)
     if words.dtype.kind in "iu" and names is not None:
         given, class_names = words, tuple(str(name) for name in names)
-    elif words.dtype.kind in "iuUS":
+    elif words.dtype.kind in "biuUS":
         words = words.astype(str)
         given, class_names = encode_labels(words, path, names, min_per_class)
         if true is not None:
             true, _ = encode_labels(true.astype(str), path, class_names)
     else:
         raise ValueError(f"{path}: labels must be whole numbers or words; got {words.dtype}")
-    return NoisyDataset(x, given, true, class_names, arrays.get("ids"), kind)
+    files = arrays.get("files")
+    ids = arrays.get("ids", files)
+    if files is not None:
+        files = np.array([str(Path(path).parent / str(file)) for file in np.atleast_1d(files)])
+    return NoisyDataset(x, given, true, class_names, ids, kind, files=files)
 
 
 def pick(

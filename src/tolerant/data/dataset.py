@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +17,7 @@ Kind = Literal["image", "table", "text"]
 Inputs = Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NoisyDataset:
     """Rows with given labels, and true labels where they are known.
 
@@ -25,6 +27,7 @@ class NoisyDataset:
     true_labels: int64 (N,), -1 for a row that belongs to none of the classes; None where unknown.
     ids: (N,), what a person calls each row: its file, or its number (the default).
     encoder: for a table, what turned its columns into inputs and will do so again for new rows.
+    files: (N,), paths of the pictures that the inputs come from, which a person sees as they are.
 
     >>> rows = NoisyDataset(np.zeros((3, 2), np.float32), [0, 1, 1], [0, 1, 0], ("a", "b"))
     >>> len(rows), rows.num_classes, rows.flipped.tolist()
@@ -38,6 +41,7 @@ class NoisyDataset:
     ids: Any = None
     kind: Kind = "table"
     encoder: TableEncoder | None = None
+    files: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         num_rows = len(self.inputs)
@@ -47,6 +51,8 @@ class NoisyDataset:
         ids = np.arange(num_rows) if self.ids is None else np.asarray(self.ids)
         if ids.shape != (num_rows,):
             raise ValueError(f"ids must have shape ({num_rows},); got {ids.shape}")
+        if self.files is not None and len(self.files) != num_rows:
+            raise ValueError(f"files must have {num_rows} paths; got {len(self.files)}")
         if self.kind == "image":
             shape, dtype = tuple(self.inputs.shape), self.inputs.dtype
             if len(shape) != 4 or dtype != np.uint8:
@@ -71,6 +77,11 @@ class NoisyDataset:
 
     def __len__(self) -> int:
         return len(self.given_labels)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.class_names[:5]) + (", ..." if self.num_classes > 5 else "")
+        shape = "" if self.kind == "text" else f" {tuple(self.inputs.shape[1:])}"
+        return f"NoisyDataset({len(self):,} rows of {self.kind}{shape}, {self.num_classes} classes: {names})"
 
     @property
     def num_classes(self) -> int:
@@ -97,6 +108,7 @@ class NoisyDataset:
             given_labels=self.given_labels[index],
             true_labels=None if self.true_labels is None else self.true_labels[index],
             ids=self.ids[index],
+            files=None if self.files is None else self.files[index],
         )
 
     def with_given_labels(self, given_labels: Any) -> NoisyDataset:
@@ -163,7 +175,8 @@ def encode_labels(
             raise ValueError(f"{source}: label {unknown[0]!r} is none of the classes {known!r}")
     else:
         if len(names) < 2:
-            raise ValueError(f"{source} has {len(names)} class(es); at least two are needed")
+            why = f"every row is labelled {names[0]!r}" if names else "there is no row"
+            raise ValueError(f"{source}: {why}; at least two classes are needed")
         rare = [name for name, count in zip(names, counts, strict=True) if count < min_per_class]
         if rare:
             if len(rare) > len(names) / 2 and all(_is_number(name) for name in names):
@@ -178,6 +191,10 @@ def encode_labels(
                 f"{others}; "
                 "correct it, drop the row, or pass min_per_class=1 (--min-per-class 1)"
             )
+        alike = Counter(name.casefold() for name in names if len(name) > 1)  # a and A are letters
+        for word in (word for word, count in alike.items() if count > 1):
+            same = " and ".join(repr(name) for name in names if name.casefold() == word)
+            warnings.warn(f"{source}: {same} count as different labels", stacklevel=4)
         whole = all(name.removeprefix("-").isdecimal() for name in names)
         known = sorted(names, key=int) if whole else names
     place = {name: code for code, name in enumerate(known)}

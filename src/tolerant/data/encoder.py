@@ -17,6 +17,9 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "#n/a"})
 MAX_CATEGORIES = 64
 # A column of numbers with a few words in it is a typing error; one with many is a set of codes.
 MOSTLY_NUMBERS = 0.9
+# Dates that mean one thing everywhere: 2024-12-31, with or without a time; and 31.12.2024. Not 12/11/2024.
+_ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+_DATES = {_ISO_DATE: "ISO8601", r"\d{1,2}\.\d{1,2}\.\d{4}": "%d.%m.%Y"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Column:
     """How one column becomes features."""
 
     name: str
-    kind: Literal["number", "category"]
+    kind: Literal["number", "date", "category"]
     missing: bool  # cells were missing in the fitted rows, so there is a feature that says so
     mean: float = 0.0
     std: float = 1.0
@@ -36,10 +39,10 @@ class Column:
         return [*named, f"{self.name} is missing"] if self.missing else named
 
     def features(self, series: Any) -> list[np.ndarray]:
-        if self.kind == "number":
-            numbers, empty = _as_numbers(series, self.name)
+        if self.kind != "category":
+            numbers, empty = (_as_dates if self.kind == "date" else _as_numbers)(series, self.name)
             if numbers is None:
-                raise ValueError(f"column {self.name!r} held numbers in training; now it holds words")
+                raise ValueError(f"column {self.name!r} held {self.kind}s in training; now it holds words")
             # Clipped, since a new value far outside the fitted range would overflow float32.
             scaled = np.clip((np.where(empty, self.mean, numbers) - self.mean) / self.std, -1e6, 1e6)
             named = [scaled]
@@ -53,8 +56,8 @@ class Column:
 class TableEncoder:
     """Numbers are standardised, words become one feature each; fitted once, applied to any rows.
 
-    - number: (value - mean) / std of the fitted rows. A missing number becomes the mean (0), with
-      a second feature that says so if any was missing in the fitted rows.
+    - number, or date as a number of days: (value - mean) / std of the fitted rows. A missing one
+      becomes the mean (0), with a second feature that says so if any was missing in the fitted rows.
     - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows. A rarer
       word and one never seen give zeros; a missing one has a feature if any was missing then.
 
@@ -78,9 +81,12 @@ class TableEncoder:
             raise ValueError(f"categorical names {absent[0]!r}, which is no column of the table")
         columns, holes, names, counters = [], [], [], []
         for name in frame.columns:
+            kind: Literal["number", "date"] = "number"
             numbers, empty = None, np.empty(0, bool)
             if name not in categorical:
                 numbers, empty = _as_numbers(frame[name], name)
+            if name not in categorical and numbers is None:
+                kind, (numbers, empty) = "date", _as_dates(frame[name], name)
             if numbers is None:
                 words, empty = _as_words(frame[name])
             if empty.all():
@@ -92,7 +98,7 @@ class TableEncoder:
             if numbers is None:
                 counts = Counter(words[~empty])
                 if len(counts) > max(MAX_CATEGORIES, len(words) / 2):
-                    names.append(repr(name))
+                    names.append(f"{name!r} ({words[~empty][0][:40]!r} ...)")
                 frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_CATEGORIES]
                 columns.append(Column(name, "category", missing, categories=tuple(frequent)))
             else:
@@ -101,7 +107,7 @@ class TableEncoder:
                     numbers, numbers[0] + np.arange(len(numbers))
                 ):
                     counters.append(repr(name))
-                columns.append(Column(name, "number", missing, mean, std))
+                columns.append(Column(name, kind, missing, mean, std))
         if not columns:
             raise ValueError("the table has no column with values beside the label")
         if holes:
@@ -177,12 +183,12 @@ def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     """(float64 (N,), where missing), or None for a column of words."""
     pandas = extra("pandas")
     if pandas.api.types.is_datetime64_any_dtype(series.dtype):
-        days = (series - pandas.Timestamp(0, tz=series.dt.tz)) / pandas.Timedelta(days=1)
-        numbers = days.to_numpy(np.float64, na_value=np.nan)
-        empty = np.isnan(numbers)
-    elif pandas.api.types.is_numeric_dtype(series.dtype):
+        return None, np.asarray(series.isna(), bool)
+    if pandas.api.types.is_numeric_dtype(series.dtype):
         numbers = series.to_numpy(np.float64, na_value=np.nan)
         empty = np.isnan(numbers)
+    elif (quick := _all_numbers(series)) is not None:
+        numbers, empty = quick, np.zeros(len(quick), bool)
     else:
         words, empty = _as_words(series)
         numbers = np.full(len(words), np.nan)
@@ -193,11 +199,47 @@ def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
         if len(bad):
             raise ValueError(
                 f"column {name!r} holds numbers except for {len(bad)} cells (first: "
-                f"{words[bad[0]]!r} in row {bad[0]}); correct them, or pass categorical=[{name!r}]"
+                f"{words[bad[0]]!r} in row {bad[0]}); correct them, or pass categorical=[{name!r}] "
+                f"(--categorical {name!r})"
             )
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
         raise ValueError(f"column {name!r} has an infinite value in row {infinite[0]}")
+    return numbers, empty
+
+
+def _all_numbers(series: Any) -> np.ndarray | None:
+    """Cells of text that are numbers without exception: most columns, read twice as fast so."""
+    pandas = extra("pandas")
+    if not pandas.api.types.is_string_dtype(series):  # Python's True in a column of objects is a word
+        return None
+    numbers = pandas.to_numeric(series, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return None if np.isnan(numbers).any() else numbers
+
+
+def _as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
+    """(days since 1970, float64 (N,), where missing), or None for a column of words."""
+    pandas = extra("pandas")
+    day = pandas.Timedelta(days=1)
+    if pandas.api.types.is_datetime64_any_dtype(series.dtype):
+        days = (series - pandas.Timestamp(0, tz=series.dt.tz)) / day
+        numbers = days.to_numpy(np.float64, na_value=np.nan)
+        return numbers, np.isnan(numbers)
+    words, empty = _as_words(series)
+    cells = pandas.Series(words[~empty], dtype=object)
+    fits = {form: cells.str.fullmatch(pattern).mean() for pattern, form in _DATES.items()}
+    form = max(fits, key=fits.__getitem__)
+    if fits[form] < MOSTLY_NUMBERS:
+        return None, empty
+    parsed = pandas.to_datetime(cells, format=form, errors="coerce", utc=True)
+    bad = np.flatnonzero(~empty)[parsed.isna()]
+    if len(bad):
+        raise ValueError(
+            f"column {name!r} holds dates except for {len(bad)} cells (first: {words[bad[0]]!r} in row "
+            f"{bad[0]}); correct them, or pass categorical=[{name!r}] (--categorical {name!r})"
+        )
+    numbers = np.full(len(words), np.nan)
+    numbers[~empty] = (parsed - pandas.Timestamp(0, tz="UTC")) / day
     return numbers, empty
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,11 @@ from tolerant.data.dataset import NoisyDataset, encode_labels
 from tolerant.data.pictures import Size, read_pictures
 from tolerant.data.table import check_columns, label_words, read_frame
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+# HEIC takes the plugin pillow-heif; without it those files are named as left out, not passed over.
+SUFFIXES = (
+    *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".avif", ".heic", ".heif"),
+)
 
 
 def load_folder(
@@ -29,7 +34,8 @@ def load_folder(
     split: take the classes from this sub-folder (train, test ...).
     size: resize every picture to this (height, width), or to a square; otherwise all must agree.
     Pictures that cannot be read are named in a warning and left out. All grey ones give one
-    channel, all others three.
+    channel, all others three. Turned as the camera was held; transparent ones on white; of 16 bits the
+    upper eight; of an animation the first picture.
     """
     path = Path(path)
     folder = path if split is None else path / split
@@ -43,13 +49,16 @@ def load_folder(
         )
     if split is None and {entry.name for entry in classes} <= {"train", "test", "val", "valid"}:
         raise ValueError(f"{folder} is divided into {classes[0].name} ...: pass split='train'")
+    loose = sorted(entry.name for entry in folder.iterdir() if entry.is_file() and is_picture(entry.name))
+    if loose:
+        warnings.warn(
+            f"{len(loose)} pictures in {folder} lie in no class folder and are left out (first: {loose[0]})",
+            stacklevel=3,
+        )
     files, labels = [], []
     for entry in classes:
         found = sorted(
-            Path(base) / name
-            for base, _, names in os.walk(entry)
-            for name in names
-            if name.lower().endswith(SUFFIXES) and not name.startswith(".")
+            Path(base) / name for base, _, names in os.walk(entry) for name in names if is_picture(name)
         )
         if not found:
             raise ValueError(f"class folder {entry} has no pictures; remove it or put some in")
@@ -78,6 +87,11 @@ def load_listed(
     return _load_files(path, files, labels, names, size, class_names, min_per_class)
 
 
+def is_picture(name: str) -> bool:
+    """By its ending; a name that starts with a dot is a system's own file."""
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+
+
 def _is_class(entry: Path) -> bool:
     return entry.is_dir() and not entry.name.startswith(".")
 
@@ -97,4 +111,6 @@ def _load_files(
     if lost:
         raise ValueError(f"{source}: no picture of class {lost[0]!r} can be read")
     given, names = encode_labels(words, source, class_names, min_per_class)
-    return NoisyDataset(inputs, given, None, names, np.array([ids[r] for r in kept]), "image")
+    paths = np.array([str(files[row]) for row in kept])
+    row_ids = np.array([ids[row] for row in kept])
+    return NoisyDataset(inputs, given, None, names, row_ids, "image", files=paths)

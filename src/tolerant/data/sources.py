@@ -17,7 +17,7 @@ from tolerant.data.digits import load_digits
 from tolerant.data.fashion_mnist import load_fashion_mnist
 from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import load_folder, load_listed
-from tolerant.data.table import SUFFIXES, load_table, read_frame
+from tolerant.data.table import check_table, load_table, read_frame
 
 # Called with (split, root).
 NAMED: dict[str, Callable[..., NoisyDataset]] = {
@@ -47,7 +47,7 @@ def load(
 
     split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
     root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
-    A file of rows ends in .csv, .tsv, .parquet or .npz.
+    A file of rows ends in .csv, .tsv, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz.
     options: those of `load_folder`, `load_listed`, `load_table` or `load_npz`. A table with
         a column called file that names pictures is a list of them; one whose only column beside the
         label is called text is a set of texts.
@@ -72,9 +72,8 @@ def load(
         raise ValueError(f"split is for named data sets and folders; {path} has none")
     if path.suffix.lower() == ".npz":
         return load_npz(path, **_taken(load_npz, path, options))
-    if path.suffix.lower() in SUFFIXES:
-        return _load_rows(path, options)
-    raise ValueError(f"{path}: only folders, .npz, {', '.join(SUFFIXES)} are read")
+    check_table(path)
+    return _load_rows(path, options)
 
 
 def _load_rows(path: Path, options: dict[str, Any]) -> NoisyDataset:

@@ -1,52 +1,62 @@
-"""CSV and Parquet files: tables, and tables with a column of text."""
+"""CSV, JSON Lines and Parquet files: tables, and tables with a column of text."""
 
 from __future__ import annotations
 
+import bz2
 import codecs
+import csv
+import gzip
+import json
+import lzma
 import os
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from tolerant.data.damage import reason
 from tolerant.data.dataset import NoisyDataset, encode_labels
-from tolerant.data.encoder import TableEncoder
+from tolerant.data.encoder import MISSING, MOSTLY_NUMBERS, TableEncoder
 from tolerant.extras import extra
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+_UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+# A spreadsheet's 1,234.5 between commas is 1.234,5 between semicolons or tabs, in much of the world.
+_GROUPED = r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_DECIMAL_COMMA = r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
 _FEWEST_TO_JUDGE = 20  # in fewer rows a column may be like the label by chance
 
 
-def read_frame(path: str | os.PathLike[str]) -> Any:
-    """The rows of a CSV, TSV or Parquet file as a pandas DataFrame.
+def check_table(path: Path) -> None:
+    """A ValueError for a file that, by its ending, is none of those read here."""
+    packed = [f"{text}{end}" for text in SUFFIXES[:3] for end in _UNPACK]
+    if not path.name.lower().endswith((*SUFFIXES, *packed)):
+        sheet = path.suffix.lower() in (".xlsx", ".xls", ".ods")
+        hint = '. Save the sheet as CSV (in Excel "CSV UTF-8")' if sheet else ""
+        raise ValueError(
+            f"{path}: only folders, .npz, {', '.join(SUFFIXES)}, and .csv.gz and the like are read{hint}"
+        )
 
-    Cells of text files stay words here, so that a class called NA or 007 keeps its name. The
-    separator is the one of , ; tab and | that the first line has most of.
+
+def read_frame(path: str | os.PathLike[str]) -> Any:
+    """The rows of a CSV, TSV, JSON Lines or Parquet file as a pandas DataFrame.
+
+    Text may be packed (.csv.gz, .bz2, .xz). Cells of CSV and TSV stay words here, so that a class called NA
+    or 007 keeps its name. The separator is the one of , ; tab and | that the first line has most of. Numbers
+    may be grouped (1,234.5) or, where commas do not separate the columns, have a decimal comma (1.234,5).
     """
     pandas = extra("pandas")
     path = Path(path)
     try:
         if path.suffix.lower() == ".parquet":
             frame = pandas.read_parquet(path)
+        elif ".jsonl" in [ending.lower() for ending in path.suffixes[-2:]]:
+            frame = _read_json_lines(path)
         else:
-            with path.open("rb") as start:
-                utf16 = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
-            encoding = "utf-16" if utf16 else "utf-8-sig"
-            with path.open(encoding=encoding) as file:
-                header = file.readline(2**20)
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # pandas warns of rows longer than the header
-                frame = pandas.read_csv(
-                    path,
-                    sep=max(",;\t|", key=header.count),
-                    dtype=str,
-                    keep_default_na=False,
-                    index_col=False,
-                    encoding=encoding,
-                )
+            frame = _read_separated(path)
     except FileNotFoundError:
         raise
     except UnicodeDecodeError as error:
@@ -56,10 +66,85 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
         ) from error
     except Exception as error:  # pandas and pyarrow have their own for every kind of damage
         raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
-    frame.columns = [str(name).strip() for name in frame.columns]
+    frame.columns = _stripped([str(name) for name in frame.columns])
     if not len(frame):
         raise ValueError(f"{path} has no rows")
     return frame
+
+
+def _read_separated(path: Path) -> Any:
+    pandas = extra("pandas")
+    with _open(path) as start:
+        utf16 = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
+    encoding = "utf-16" if utf16 else "utf-8-sig"
+    with _open(path) as file:
+        header = codecs.getreader(encoding)(file).readline(2**20)
+    separator = max(",;\t|", key=header.count)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # pandas warns of rows longer than the header
+        try:
+            frame = pandas.read_csv(
+                path,
+                sep=separator,
+                dtype=str,
+                keep_default_na=False,
+                index_col=False,
+                encoding=encoding,
+            )
+        except pandas.errors.ParserWarning as error:
+            raise ValueError(
+                "its rows have more cells than its first line, which must name every column"
+            ) from error
+    first = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
+    twice = [name for name, count in Counter(first).items() if name and count > 1]
+    if twice:
+        warnings.warn(
+            f"{path} has more than one column {twice[0]!r}; the first of them is meant by that name",
+            stacklevel=5,  # where `load` was called
+        )
+    return _with_plain_numbers(frame, separator)
+
+
+def _read_json_lines(path: Path) -> Any:
+    rows = []
+    with _open(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    rows.append(json.loads(line))
+                except json.JSONDecodeError as error:
+                    raise ValueError(f"line {number} is not JSON: {error}") from error
+                if not isinstance(rows[-1], dict):
+                    raise ValueError(f"line {number} is no JSON object with a name for every cell")
+    return extra("pandas").DataFrame(rows)
+
+
+def _open(path: Path) -> IO[bytes]:
+    packed: IO[bytes] = _UNPACK.get(path.suffix.lower(), open)(path, "rb")
+    return packed
+
+
+def _with_plain_numbers(frame: Any, separator: str) -> Any:
+    """Columns of 1,234.5, or of 1,5 where commas do not separate, in the digits that Python reads."""
+    for place, name in enumerate(frame.columns):
+        cells = frame[name].fillna("").str.strip()  # a row may be short
+        if not cells.str.contains(",", regex=False).any():
+            continue
+        numbers = cells.str.fullmatch(_GROUPED if separator == "," else _DECIMAL_COMMA)
+        filled = ~cells.str.lower().isin(MISSING)
+        if numbers.sum() >= MOSTLY_NUMBERS * filled.sum():
+            group = "," if separator == "," else "."
+            plain = cells.str.replace(group, "", regex=False).str.replace(",", ".", regex=False)
+            frame.isetitem(place, frame[name].where(~numbers, plain))
+    return frame
+
+
+def _stripped(names: Sequence[str]) -> list[str]:
+    """Names without blanks around them, but for one that another column has already."""
+    found: dict[str, None] = {}
+    for name in names:
+        found[name if name.strip() in found else name.strip()] = None
+    return list(found)
 
 
 def load_table(
@@ -76,7 +161,7 @@ def load_table(
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
 ) -> NoisyDataset:
-    """A data set from a CSV, TSV or Parquet file.
+    """A data set from a CSV, TSV, JSON Lines or Parquet file.
 
     frame: its rows as a DataFrame, if they are read already; `path` then only names them.
     label, true_label, id: the columns of given labels, true labels and row names.
@@ -134,7 +219,7 @@ def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
     """A ValueError for the first option that names a column the table has not."""
     for option, name in wanted.items():
         if name is not None and name not in frame.columns:
-            command = f" (--{option})" if option in ("label", "id", "text", "ignore") else ""
+            command = f" (--{option})" if option in ("label", "id", "file", "text", "ignore") else ""
             raise ValueError(
                 f"{path} has no column {name!r}; it has {list(frame.columns)}. "
                 f"Say which with {option}=...{command}"

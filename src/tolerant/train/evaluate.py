@@ -61,15 +61,21 @@ def predict_log_proba(
     device: str | torch.device = "cpu",
     bf16: bool = False,
 ) -> np.ndarray:
-    """Log-probabilities of all classes, float32 (N, C), in the order of the rows."""
+    """Log-probabilities of all classes, float32 (N, C), in the order of the rows.
+
+    The model is on ``device`` meanwhile, and back where it was afterwards.
+    """
     device = torch.device(device)
     rows = Rows(dataset, dataset.given_labels, preprocess, device, bf16=bf16)
-    model = model.to(device)
-    with evaluating(model):
-        parts = [
-            torch.log_softmax(_logits(model, inputs, bf16), 1).cpu()
-            for _, inputs in rows.in_order(_part_size(len(rows), device))
-        ]
+    home = next((weights.device for weights in model.parameters()), device)
+    try:
+        with evaluating(model.to(device)):
+            parts = [
+                torch.log_softmax(_logits(model, inputs, bf16), 1).cpu()
+                for _, inputs in rows.in_order(_part_size(len(rows), device))
+            ]
+    finally:
+        model.to(home)
     return torch.cat(parts).numpy()
 
 

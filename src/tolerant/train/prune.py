@@ -74,6 +74,7 @@ class Pruner:
             ``min_rows_per_class`` rows. "keep-best" warns and also keeps its rows of highest p_y
             (of equals the first); "error" raises RuntimeError and leaves the pruner as it was.
         min_rows_per_class: see ``on_empty``; a class of fewer rows keeps all of them.
+        class_names: by which messages call the classes; their numbers if not given.
 
     Under ``torch.distributed``, ``update`` is a collective: every rank calls it with the rows it
     has scored, possibly none, and all ranks end in the same state (see ``prune_gather``).
@@ -94,6 +95,7 @@ class Pruner:
         k: float = 0.5,
         on_empty: Literal["keep-best", "error"] = "keep-best",
         min_rows_per_class: int = 1,
+        class_names: Sequence[str] | None = None,
     ) -> None:
         _check_k(k)
         _check_count("min_rows_per_class", min_rows_per_class, 1)
@@ -110,6 +112,12 @@ class Pruner:
         self._rescued = np.empty(0, dtype=np.int64)
         self._above = self._count_kept()  # by class: rows kept by the rule p_y > k alone
         self._floor = np.minimum(self._above, min_rows_per_class)
+        self._names = list(map(str, range(len(self._above)) if class_names is None else class_names))
+        if len(self._names) < len(self._above):
+            raise ValueError(
+                f"class_names must name the {len(self._above)} classes of given_labels; "
+                f"got {len(self._names)} names."
+            )
 
     def __repr__(self) -> str:
         return f"Pruner({self.num_rows} rows, {self.num_kept} kept, k={self.k})"
@@ -288,7 +296,7 @@ class Pruner:
         if not len(short):
             return ""
         few = "no row" if self.min_rows_per_class == 1 else f"under {self.min_rows_per_class} rows"
-        names = ", ".join(map(str, short[:10])) + (" ..." if len(short) > 10 else "")
+        names = ", ".join(self._names[label] for label in short[:10]) + (" ..." if len(short) > 10 else "")
         of = "" if self._labels is None else f" of class {names}"
         return f"pruning at k={self.k} would keep {few}{of}"
 

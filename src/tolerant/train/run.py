@@ -68,7 +68,8 @@ class Run:
         self._callbacks = () if self.rows.ranks.rank else job.callbacks
         self.pruner: Pruner | None = None
         if job.prune is not None:
-            self.pruner = Pruner(len(self.rows), self._given, k=job.prune.k)
+            names = job.dataset.class_names
+            self.pruner = Pruner(len(self.rows), self._given, k=job.prune.k, class_names=names)
         self.pruned_at = np.full(len(self.rows), -1)
         self.epoch = self.step = self.best_epoch = 0
         self.history: list[Record] = []
