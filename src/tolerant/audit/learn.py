@@ -44,7 +44,7 @@ class Learned:
     pruned_at: np.ndarray
     """int64 [N]: the epoch before which a row was pruned, -1 for never; 0 where the folds did it."""
     k: float | None
-    """The threshold of pruning; None where nothing was pruned."""
+    """The threshold of the rounds of pruning in training; None without them."""
 
 
 def learn(
@@ -63,8 +63,8 @@ def learn(
     """Score every row out of fold, then train on those whose label is more likely right than wrong.
 
     That is the paper's pruning with a first round before the first epoch, by models that had not yet seen
-    the row; by default the rounds at p_y <= k follow. Where it would leave fewer than 50 rows, all are trained
-    on; not where it would leave fewer than half, since the folds find most of many wrong labels.
+    the row; by default the rounds at p_y <= k follow. Where it would leave fewer than 50 rows, all are
+    trained on; not where it would leave fewer than half, since the folds find most of many wrong labels.
 
     With ``folds`` below 2, or where no two classes would be left to train a fold on, the final model scores
     its own training rows: cheaper, but rows it has memorised are missed.
