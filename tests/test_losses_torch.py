@@ -350,6 +350,16 @@ def test_masked_classes(name):
     assert gradient[0, 1] == 0
 
 
+@pytest.mark.parametrize("row", [[200.0, 0.0, 0.0], [-200.0, 0.0, 0.0], [0.0, -math.inf, -math.inf]])
+@pytest.mark.parametrize("name", PHI_LOSSES)
+def test_second_derivatives_where_p_y_is_1_or_0(name, row):
+    leaf = torch.tensor([row], requires_grad=True)
+    value = make_loss(name)(leaf, torch.tensor([0]))
+    (gradient,) = torch.autograd.grad(value, leaf, create_graph=True)
+    (second,) = torch.autograd.grad(gradient[0] @ torch.tensor([1.0, 2.0, 3.0]), leaf)
+    torch.testing.assert_close(second, torch.zeros(1, 3))
+
+
 def test_limits_of_the_paper():
     """Lemma 1, q = 1, k -> 0, and the families' other ends."""
     logits, labels, _ = example(14, dtype=torch.float64)
