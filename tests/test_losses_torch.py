@@ -350,7 +350,7 @@ def test_masked_classes(name):
     assert gradient[0, 1] == 0
 
 
-@pytest.mark.parametrize("row", [[200.0, 0.0, 0.0], [-200.0, 0.0, 0.0], [0.0, -math.inf, -math.inf]])
+@pytest.mark.parametrize("row", [[200.0, 0.0, 0.0], [-200.0, 0.0, -200.0], [0.0, -math.inf, -math.inf]])
 @pytest.mark.parametrize("name", PHI_LOSSES)
 def test_second_derivatives_where_p_y_is_1_or_0(name, row):
     leaf = torch.tensor([row], requires_grad=True)
