@@ -274,7 +274,8 @@ def test_theorem_1_constants():
     assert theory.uniform_noise_bounds([0, 0.5], 10, 0)[1].tolist() == [0, 0]
     assert theory.uniform_noise_bounds(0, 10, 0.1) == (np.inf, -np.inf)
     for c in range(2, 50):  # where c - 1 - eta c rounds to either side of 0
-        assert theory.uniform_noise_bounds([0.5, 1], c, 1 - 1 / c).clean.tolist() == [-np.inf] * 2
+        for rate in (1 - 1 / c, (c - 1) / c):
+            assert theory.uniform_noise_bounds([0.5, 1], c, rate).clean.tolist() == [-np.inf] * 2
     q = np.linspace(0.01, 1, 100)
     for bound, sign in zip(theory.uniform_noise_bounds(q, 10, 0.5), (-1, 1), strict=True):
         assert (sign * np.diff(bound) > 0).all()  # "the larger the q, the tighter"
@@ -328,8 +329,17 @@ def test_theorem_2_says_little_when_there_is_little_noise():
 @pytest.mark.parametrize("c", [2, 3, 10])
 @pytest.mark.parametrize("rate", np.linspace(0, 1, 21))
 def test_rate_and_uniform_matrix_agree(c, rate):
-    if abs(rate - (1 - 1 / c)) > 1e-9:  # at equality rounding decides
-        assert theory.noise_is_tolerable(rate, c) == theory.noise_is_tolerable(uniform_noise(c, rate))
+    assert theory.noise_is_tolerable(rate, c) == theory.noise_is_tolerable(uniform_noise(c, rate))
+
+
+@pytest.mark.parametrize("c", [2, 3, 7, 9, 10, 11, 27, 63, 100])
+def test_labels_that_say_nothing_are_not_tolerable(c):
+    """At 1 - 1/c, however it is written and rounded; just below it they say a little."""
+    for rate in ((c - 1) / c, 1 - 1 / c):
+        assert not theory.noise_is_tolerable(rate, c)
+        assert not theory.noise_is_tolerable(uniform_noise(c, rate))
+        assert theory.noise_is_tolerable(rate - 1e-9, c)
+        assert theory.noise_is_tolerable(uniform_noise(c, rate - 1e-9))
 
 
 @pytest.mark.parametrize("c", [2, 3, 10])
