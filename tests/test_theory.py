@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -312,6 +313,28 @@ def test_theorem_2_on_small_problems(c, q, k):
             assert noisy[0] == pytest.approx(prior @ (1 - np.diag(matrix)) / q)
 
 
+def test_theorem_2_constants():
+    matrix, prior = np.array([[0.8, 0.2, 0.0], [0.1, 0.6, 0.3], [0.0, 0.1, 0.9]]), np.array([0.5, 0.3, 0.2])
+    right = 0.5 * 0.8 + 0.3 * 0.6 + 0.2 * 0.9
+    for q in (0.2, 0.7):
+        width = (3 ** (1 - q) - 1) / q
+        assert theory.class_noise_bound(q, matrix, prior) == pytest.approx(width * right)
+        assert theory.class_noise_bound(q, matrix) == pytest.approx(width * 2.3 / 3)
+        cut = theory.truncated_sum_bounds(q, 0.5, 3)
+        expected = (cut.upper - cut.lower) * right
+        assert theory.class_noise_bound(q, matrix, prior, k=0.5) == pytest.approx(expected)
+
+
+def test_bounds_keep_their_digits_near_q_1():
+    with mpmath.workdps(50):
+        for gap in (2.0**-20, 2.0**-40, 2.0**-50):
+            q = 1 - mpmath.mpf(gap)
+            width = (mpmath.mpf(10) ** (1 - q) - 1) / q
+            found = theory.uniform_noise_bounds(1 - gap, 10, 0.375).noisy
+            assert found == pytest.approx(float(width * 0.375 / 9), rel=1e-14)
+            assert theory.class_noise_bound(1 - gap, np.eye(10)) == pytest.approx(float(width), rel=1e-14)
+
+
 def test_theorem_2_says_little_when_there_is_little_noise():
     def trivial(rate: float) -> float:
         return rate / 0.7
@@ -401,6 +424,26 @@ def test_symmetry_is_tried_at_the_corners_and_at_the_centre():
     assert not theory.is_symmetric(cut, 6, num_samples=1)  # the one sample is near the centre
     mae = make_loss("mae", reduction="none")
     assert not theory.is_symmetric(lambda z, y: mae(z, y) + (z == 0).all(dim=1), 6)
+    late = make_loss("truncated-lq", q=1.0, k=0.99, reduction="none")
+    assert not theory.is_symmetric(late, 6, num_samples=1)  # a corner is one-hot, or nearly
+
+
+def test_symmetry_is_tried_between_the_centre_and_the_corners():
+    mae = make_loss("mae", reduction="none")
+
+    def bumped(logits, labels):
+        top = logits.softmax(1).amax(1)
+        return mae(logits, labels) + 0.1 * ((top > 0.6) & (top < 0.8))
+
+    assert not theory.is_symmetric(bumped, 6)
+
+
+def test_symmetry_does_not_depend_on_the_unit_of_the_loss():
+    for unit in (1e-9, 1e9):
+        for name in ("mae", "lq"):
+            loss = make_loss(name, reduction="none")
+            constant = theory.symmetry_constant(lambda z, y, loss=loss, unit=unit: unit * loss(z, y), 6)
+            assert constant == (pytest.approx(10 * unit) if name == "mae" else None)
 
 
 # --- the alternating search is no global search -----------------------------------------------
@@ -452,6 +495,8 @@ def test_functions_broadcast():
         (lambda: theory.uniform_noise_bounds(0.5, 4, float("nan")), "noise_rate must be in"),
         (lambda: theory.class_noise_bound(0.5, [[0.4, 0.6], [0.1, 0.9]]), "off-diagonal"),
         (lambda: theory.class_noise_bound(0.5, np.eye(2), [0.5, 0.6]), "class_prior"),
+        (lambda: theory.class_noise_bound(0.5, np.eye(2), [0.3, 0.6]), "class_prior"),
+        (lambda: theory.class_noise_bound(0.5, np.eye(2), [1.5, -0.5]), "class_prior"),
         (lambda: theory.noise_is_tolerable(0.3), "or a rate with num_classes; got 0.3"),
         (lambda: theory.noise_is_tolerable(1.3, 3), "rate in"),
         (lambda: theory.noise_is_tolerable([[0.5, 0.6], [0, 1]]), "sum to 1"),
