@@ -7,6 +7,7 @@ import pytest
 
 from tolerant.audit import belief
 from tolerant.audit.belief import by_label, expected_wrong, fit_noise_model, maximise, sharpen
+from tolerant.audit.rate import rate_interval
 
 NOISE = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.3, 0.0, 0.6, 0.1], [0.1, 0.0, 0.1, 0.8]])
 GUESS = 0.8 * np.eye(4) + 0.05
@@ -83,3 +84,14 @@ def test_log_odds_are_bayes_rule_in_any_blocks(block: int, monkeypatch: pytest.M
     for g, row, found in zip(given, sharp, model.log_odds_right(given, probs), strict=True):
         joint = row * halfway[:, g]
         assert found == pytest.approx(np.log(joint[g] / (joint.sum() - joint[g])))
+
+
+def test_the_lower_end_takes_the_model_for_too_sure_of_itself() -> None:
+    given, probs, _ = simulated(5000, 1.0)
+    model = fit_noise_model(given, probs)
+    rate = rate_interval(model, given, probs, np.random.default_rng(0))
+    soft = by_label(given, sharpen(probs, 0.6 * model.sharpness))
+    reading = expected_wrong(soft, maximise(soft, model.transition))
+    assert reading < rate.estimate - 0.03
+    assert rate.low == pytest.approx(reading, abs=0.03)  # less its sampling error
+    assert rate.low < reading
