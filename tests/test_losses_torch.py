@@ -360,6 +360,17 @@ def test_second_derivatives_where_p_y_is_1_or_0(name, row):
     torch.testing.assert_close(second, torch.zeros(1, 3))
 
 
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+@pytest.mark.parametrize("q", [0.0, 0.7, 1.0])
+def test_a_row_of_exactly_k_is_truncated(small_batches, q, impl):
+    """Eq. 9 has the constant at f_j <= k; a row just above has its gradient."""
+    loss = make_loss("truncated-lq", q=q, k=0.5, impl=impl, reduction="none")
+    logits = torch.tensor([[0.0, 0.0], [1e-6, 0.0], [-1e-6, 0.0]])
+    value, gradient = value_and_gradient(loss, logits, torch.zeros(3, dtype=torch.long))
+    assert gradient.any(dim=1).tolist() == [False, True, False]
+    assert value[0] == value[2] >= value[1]
+
+
 def test_limits_of_the_paper():
     """Lemma 1, q = 1, k -> 0, and the families' other ends."""
     logits, labels, _ = example(14, dtype=torch.float64)
