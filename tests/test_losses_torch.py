@@ -111,10 +111,28 @@ def test_unbatched_logits_are_one_row():
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_empty_batch_is_torch_s(reduction):
-    logits, labels = torch.zeros(0, C), torch.zeros(0, dtype=torch.long)
+@pytest.mark.parametrize("soft", [False, True])
+def test_empty_batch_is_torch_s(reduction, soft):
+    logits, labels = torch.zeros(0, C), torch.zeros(0, C) if soft else torch.zeros(0, dtype=torch.long)
     found = LqLoss(reduction=reduction)(logits, labels)
     torch.testing.assert_close(found, F.cross_entropy(logits, labels, reduction=reduction), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.bool])
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_logits_alone_decide_the_dtype(name, dtype):
+    """Weights and soft labels come as the data has them: float64 from numpy, a mask, half precision."""
+    logits, labels, _ = example(26)
+    weights = torch.tensor([0, 1, 1]).repeat(N // 3)
+    loss = make_loss(name)
+    expected = value_and_gradient(loss, logits, labels, weights.float())
+    calls = [(labels, weights.to(dtype))]
+    if dtype.is_floating_point:
+        calls.append((F.one_hot(labels, C).to(dtype), weights.to(dtype)))
+    for call in calls:
+        for found, right in zip(value_and_gradient(loss, logits, *call), expected, strict=True):
+            assert found.dtype == torch.float32
+            torch.testing.assert_close(found, right)
 
 
 @pytest.mark.parametrize("name", REGISTRY)
