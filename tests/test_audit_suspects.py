@@ -86,6 +86,16 @@ def test_no_noise_gives_an_interval_from_zero_that_is_not_empty() -> None:
     assert 3 / 200 <= suspects.noise_rate.high < 0.05
 
 
+@pytest.mark.parametrize("num_rows", [1, 5, 30])
+def test_nothing_but_wrong_labels_gives_an_interval_that_is_not_empty(num_rows: int) -> None:
+    """Every resample of them is like every other: that is no proof that no row is right."""
+    probs = np.tile([0.0, 1.0], (num_rows, 1))
+    rate = find_suspects(np.zeros(num_rows, dtype=int), probs).noise_rate
+    assert rate.estimate > 0.99
+    assert max(1 - 3 / num_rows, 0.0) >= rate.low > 1 - 4 / num_rows
+    assert rate.high == 1.0
+
+
 def test_suspects_are_the_rows_the_model_would_label_otherwise() -> None:
     given, probs = small()
     suspects = find_suspects(given, probs, class_names=("a", "b", "c"))
@@ -224,6 +234,24 @@ def test_head_keeps_what_is_said_of_all_rows() -> None:
     assert len(first) == len(first.ids) == len(first.kept) == 1
     assert first.num_rows == 60
     assert first.kept_share == suspects.kept_share == pytest.approx(58 / 60)
+    pd.testing.assert_frame_equal(first.to_frame(), suspects.to_frame().head(1))
+
+
+def test_a_row_pruned_before_training_was_pruned_at_0() -> None:
+    given, probs = small()
+    epochs = find_suspects(given, probs, pruned_at=np.where(np.arange(60) == 1, 0, -1)).prune_epochs()
+    assert epochs == [0, None, None]
+
+
+def test_the_sampling_error_is_that_of_all_rows() -> None:
+    """A resample has 5,000 rows; of 20,000 the estimate errs half as much."""
+    rng = np.random.default_rng(0)
+    true_labels, wrong = rng.integers(0, 4, 20_000), rng.random(20_000) < 0.3
+    given = np.where(wrong, (true_labels + 1) % 4, true_labels)
+    probs = np.where(np.eye(4)[true_labels] > 0, 1 - 3e-9, 1e-9)  # both readings of it are the same
+    rate = find_suspects(given, probs).noise_rate
+    expected = 1.96 * np.sqrt(0.3 * 0.7 / 20_000)
+    assert 0.7 * expected < rate.estimate - rate.low < 1.4 * expected
 
 
 @pytest.mark.parametrize(

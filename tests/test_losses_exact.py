@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 from mpmath import mp, mpf
 
 from tolerant.losses import REGISTRY, CCELoss, ForwardCorrected, LqLoss, make_loss, small
+from tolerant.losses.phi import PHI
 
 GAPS = [0.0, 10.0, 20.0, 110.0, 1e4, -10.0, -20.0, -110.0, -1e4]
 TINY = mpf("1e-37")  # below this fp32 has no normal numbers, and no digits to check
@@ -110,6 +112,42 @@ def test_value_and_gradient_match_mpmath(monkeypatch, name, num_classes, gap):
                 assert error <= allowed * abs(expected), (impl, numpy_up_to, entry, float(error / expected))
 
 
+# Near the ends of their domains, where a loss turns into another one.
+ENDS = [
+    *[("lq", {"q": q}) for q in (1e-9, 1e-3, 0.999999)],
+    *[("truncated-lq", {"q": q, "k": k}) for q in (0.0, 1e-6, 1.0) for k in (1e-6, 0.999)],
+    *[("focal", {"gamma": gamma}) for gamma in (0.0, 1e-6, 0.1, 20.0)],
+    *[("taylor", {"order": order}) for order in (1, 50)],
+    *[("agce", {"a": a, "q": q}) for a in (1e-9, 1e3) for q in (1e-3, 0.6, 4.0)],
+    *[("aul", {"a": a, "p": p}) for a in (1 + 1e-9, 1.0001, 100.0) for p in (1e-3, 0.5, 4.0)],
+    *[("ael", {"a": a}) for a in (0.1, 1e3)],
+    *[("phuber", {"tau": tau}) for tau in (1 + 1e-6, 1.001, 1e9)],
+    *[("js", {"pi": pi}) for pi in (1e-9, 1e-4, 0.1, 0.5, 0.9999)],
+]
+
+
+@pytest.mark.parametrize(("name", "hyper"), ENDS)
+def test_formulas_match_mpmath_at_the_ends_of_their_domains(name, hyper):
+    log_ps = [-1e-12, -1e-7, -1e-4, -0.01, -0.3, -0.7, -2.0, -10.0, -17.0, -20.5, -30.0, -80.0]
+    for dtype in (torch.float32, torch.float64):
+        log_p_y = torch.tensor(log_ps, dtype=dtype)
+        for array in (log_p_y, log_p_y.numpy()):
+            with np.errstate(divide="ignore"):
+                values, weights = (f(array, **hyper) for f in (PHI[name].value, PHI[name].weight))
+            for row, exact in enumerate(log_p_y.tolist()):
+                with mp.workdps(100):
+
+                    def definition(log_p):
+                        p = mpmath.exp(log_p)
+                        return DEFINITIONS[name]([p, 1 - p], **hyper)
+
+                    step, here = mpf("1e-30"), mpf(exact)
+                    slope = (definition(here + step) - definition(here - step)) / (2 * step)
+                    for found, expected in ((values, definition(here)), (weights, -slope)):
+                        error = abs(mpf(float(found[row])) - expected)
+                        assert error <= 60 * torch.finfo(dtype).eps * abs(expected) + TINY, (dtype, exact)
+
+
 def ulp(x: float, dtype: torch.dtype) -> float:
     """The distance to the next number of the dtype."""
     info = torch.finfo(dtype)
@@ -154,6 +192,21 @@ def test_forward_correction_matches_mpmath(loss, matrix, gap):
     for entry, expected in zip(entries, true_gradient, strict=True):
         if abs(expected) > TINY:
             assert abs(mpf(gradient[entry].item()) - expected) <= allowed * abs(expected)
+
+
+@pytest.mark.parametrize("gap", [17.0, 20.5, 25.0, 41.0])
+@pytest.mark.parametrize("name", ["js", "gjs", "forward"])
+def test_fp64_has_all_its_digits_where_p_y_is_small(small_batches, name, gap):
+    """A softplus may leave exp(-x) out only where fp64 does not see it."""
+    logits = make_logits(gap, 5).double()
+    identity = torch.eye(5, dtype=torch.float64)
+    loss = ForwardCorrected(CCELoss(), identity) if name == "forward" else make_loss(name)
+    definition = "cce" if name == "forward" else name
+    hyper = {"label_smoothing": 0.0} if name == "forward" else {"pi": 0.5}
+    true_value, true_gradient = truth(lambda p: DEFINITIONS[definition](p, **hyper), logits, [0, 1])
+    value, gradient = computed(loss, logits, torch.float64)
+    for found, expected in zip((value, *gradient), (true_value, *true_gradient), strict=False):
+        assert abs(mpf(found.item()) - expected) <= 1e-14 * abs(expected)
 
 
 def test_correction_by_a_sparse_matrix_has_no_dead_gradient():

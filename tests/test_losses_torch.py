@@ -111,10 +111,28 @@ def test_unbatched_logits_are_one_row():
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_empty_batch_is_torch_s(reduction):
-    logits, labels = torch.zeros(0, C), torch.zeros(0, dtype=torch.long)
+@pytest.mark.parametrize("soft", [False, True])
+def test_empty_batch_is_torch_s(reduction, soft):
+    logits, labels = torch.zeros(0, C), torch.zeros(0, C) if soft else torch.zeros(0, dtype=torch.long)
     found = LqLoss(reduction=reduction)(logits, labels)
     torch.testing.assert_close(found, F.cross_entropy(logits, labels, reduction=reduction), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.bool])
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_logits_alone_decide_the_dtype(name, dtype):
+    """Weights and soft labels come as the data has them: float64 from numpy, a mask, half precision."""
+    logits, labels, _ = example(26)
+    weights = torch.tensor([0, 1, 1]).repeat(N // 3)
+    loss = make_loss(name)
+    expected = value_and_gradient(loss, logits, labels, weights.float())
+    calls = [(labels, weights.to(dtype))]
+    if dtype.is_floating_point:
+        calls.append((F.one_hot(labels, C).to(dtype), weights.to(dtype)))
+    for call in calls:
+        for found, right in zip(value_and_gradient(loss, logits, *call), expected, strict=True):
+            assert found.dtype == torch.float32
+            torch.testing.assert_close(found, right)
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -348,6 +366,27 @@ def test_masked_classes(name):
     assert not value.isnan().any()
     assert torch.isfinite(gradient).all()
     assert gradient[0, 1] == 0
+
+
+@pytest.mark.parametrize("row", [[200.0, 0.0, 0.0], [-200.0, 0.0, -200.0], [0.0, -math.inf, -math.inf]])
+@pytest.mark.parametrize("name", PHI_LOSSES)
+def test_second_derivatives_where_p_y_is_1_or_0(name, row):
+    leaf = torch.tensor([row], requires_grad=True)
+    value = make_loss(name)(leaf, torch.tensor([0]))
+    (gradient,) = torch.autograd.grad(value, leaf, create_graph=True)
+    (second,) = torch.autograd.grad(gradient[0] @ torch.tensor([1.0, 2.0, 3.0]), leaf)
+    torch.testing.assert_close(second, torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+@pytest.mark.parametrize("q", [0.0, 0.7, 1.0])
+def test_a_row_of_exactly_k_is_truncated(small_batches, q, impl):
+    """Eq. 9 has the constant at f_j <= k; a row just above has its gradient."""
+    loss = make_loss("truncated-lq", q=q, k=0.5, impl=impl, reduction="none")
+    logits = torch.tensor([[0.0, 0.0], [1e-6, 0.0], [-1e-6, 0.0]])
+    value, gradient = value_and_gradient(loss, logits, torch.zeros(3, dtype=torch.long))
+    assert gradient.any(dim=1).tolist() == [False, True, False]
+    assert value[0] == value[2] >= value[1]
 
 
 def test_limits_of_the_paper():

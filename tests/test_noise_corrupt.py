@@ -152,6 +152,7 @@ def test_what_is_said_of_the_labels() -> None:
         ({"transition": np.eye(3)[:2]}, "square"),
         ({"transition": np.ones((3, 3))}, "sum to 1"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
+        ({"seed": True}, "seed must be a whole number of at least 0; got True"),
         ({"seed": 1.5}, "seed"),
         ({"seed": None}, "seed"),
         ({"rate": 40}, "rate .* Did you mean 0.4"),

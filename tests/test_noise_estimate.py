@@ -196,9 +196,17 @@ BAD_PROBS = [
     (GOOD[:0], r"got shape \(0, 2\)"),
     (GOOD[:, :1], r"got shape \(3, 1\)"),
     (GOOD * [[1], [2], [1]], "row 1 begins"),
+    (GOOD * [[1], [1.01], [1]], "row 1 begins"),
     (GOOD - [[0], [0], [0.6]], "row 2 begins"),
     (GOOD * [[1], [np.nan], [1]], r"row 1 begins \[nan nan\]. For logits use softmax"),
 ]
+
+
+def test_rows_of_half_precision_are_probabilities() -> None:
+    given, probs = random_predictions(1, 2000, 10)
+    half = probs.astype(np.float16)
+    assert np.abs(half.sum(axis=1, dtype=np.float64) - 1).max() > 2e-4
+    assert np.abs(confident_joint(given, half) - confident_joint(given, probs)).sum() < 20
 
 
 @pytest.mark.parametrize(("probs", "message"), BAD_PROBS)

@@ -123,6 +123,7 @@ def test_superclasses_are_those_of_the_published_files(data_folder) -> None:
         ([[np.inf, 0.0], [0.0, 1.0]], r"finite; got inf at \[0, 0\]"),
         ([[1.2, -0.2], [0.0, 1.0]], r"at least 0; got -0.2 at \[0, 1\]"),
         ([[0.9, 0.1], [0.2, 0.7]], "row 1 sums to 0.9"),
+        ([[0.9, 0.1], [0.3333, 0.6666]], "row 1 sums to 0.9999"),  # a digit left out is no rounding
         ([[0.9, 0.3], [0.1, 0.7]], "pass the transpose"),
         ([[8, 2], [3, 7]], "divide each row by its sum"),
         ([[0, 0], [3, 7]], "row 0 sums to 0.$"),

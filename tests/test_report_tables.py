@@ -20,7 +20,7 @@ from tolerant.report import brief, figure
 from tolerant.report.document import fill
 from tolerant.report.rows import select
 from tolerant.report.stats import Summary, agrees, difference_margin, summary
-from tolerant.report.table import lines, markdown, to_csv
+from tolerant.report.table import legend, lines, markdown, to_csv
 
 EPOCHS = 6
 HISTORY = {
@@ -110,6 +110,8 @@ def test_table_two_reports_the_last_epoch(store: Store) -> None:
     (line,) = lines(select(store, "table2"), "table2")
     assert line.main.mean == pytest.approx(55.0)
     assert line.agrees is None  # one run against a number without a spread
+    assert line.paper == Summary(62.92, None, 1)  # which is taken for one run
+    assert legend([line]).endswith("its number is taken for one run with ours.")
 
 
 def test_csv_has_every_number(store: Store) -> None:
@@ -118,6 +120,49 @@ def test_csv_has_every_number(store: Store) -> None:
     assert float(read[0]["noisy_validation_mean"]) == pytest.approx(82.0)
     assert float(read[0]["paper_std"]) == 0.29
     assert read[0]["agrees"] == "True"
+    assert [row["runs"] for row in read] == ["3", "1", "1"]
+    # Welch, t at 2.20 degrees of freedom: (1/3 + 0.29^2/5)^2 / ((1/3)^2/2 + (0.29^2/5)^2/4)
+    assert float(read[0]["margin_95"]) == pytest.approx(2.3329, abs=1e-4)
+    assert float(read[0]["difference"]) == pytest.approx(0.12, abs=1e-4)
+    assert float(read[2]["noisy_validation_mean"]) == pytest.approx(87.4)
+
+
+def test_lines_come_in_the_papers_order(tmp_path: Path) -> None:
+    store = Store(tmp_path / "results")
+    places = [
+        ("fashion-mnist", "class-dependent", 0.1, "cce"),
+        ("cifar10", "uniform", 0.2, "cce"),
+        ("cifar10", "uniform", 0.2, "mae"),
+        ("cifar10", "uniform", 0.2, "js"),  # what the paper does not have comes last
+        ("cifar10", "uniform", 0.8, "cce"),
+        ("cifar10", "class-dependent", 0.1, "cce"),
+        ("cifar10", "circular", 0.1, "cce"),
+        ("cifar100", "uniform", 0.2, "cce"),
+        ("own", "uniform", 0.2, "cce"),
+    ]
+    for dataset, noise, rate, loss in reversed(places):
+        add(store, 0.5, dataset=dataset, noise=noise, noise_rate=rate, loss=loss)
+    table = lines(select(store, "table1"), "table1")
+    assert [(line.dataset, line.noise, line.rate, line.method) for line in table] == places
+
+
+def test_a_rule_that_not_all_runs_have_is_left_out(store: Store) -> None:
+    """Runs on all rows have no validation: their last epoch stands in its place."""
+    rows = [row for row in select(store, "table1") if row["spec"]["loss"] == "cce"]
+    del rows[0]["result"]["noisy_validation"]
+    (line,) = lines(rows, "table1")
+    assert set(line.ours) == {"last_epoch", "best_test"}
+    assert line.main == line.ours["last_epoch"]
+
+
+def test_nobody_set_the_rate_of_peoples_mistakes(store: Store) -> None:
+    assert "| human |  | CCE |" in markdown(lines(select(store, "cifar-n"), "cifar-n"))
+
+
+def test_the_legend_says_what_a_single_run_is_held_against(store: Store) -> None:
+    cce, lq, _ = lines(select(store, "table1"), "table1")
+    assert legend([cce]).endswith("covers zero.")
+    assert "for one run of ours, a prediction interval" in legend([cce, lq])
 
 
 def test_changed_runs_stay_apart(store: Store) -> None:
@@ -150,9 +195,10 @@ def test_of_two_rows_of_one_spec_the_newer_training_code_counts(store: Store) ->
 def test_the_interval(ours: Summary, paper: Summary, margin: float | None) -> None:
     got = difference_margin(ours, paper)
     assert got == (margin if margin is None else pytest.approx(margin, abs=1e-3))
+    if margin is not None:
+        assert agrees(ours, paper)
     if margin:
         shifted = Summary(margin * 1.01, ours.std, ours.n)
-        assert agrees(ours, paper)
         assert agrees(shifted, paper) is False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -274,7 +275,8 @@ def test_theorem_1_constants():
     assert theory.uniform_noise_bounds([0, 0.5], 10, 0)[1].tolist() == [0, 0]
     assert theory.uniform_noise_bounds(0, 10, 0.1) == (np.inf, -np.inf)
     for c in range(2, 50):  # where c - 1 - eta c rounds to either side of 0
-        assert theory.uniform_noise_bounds([0.5, 1], c, 1 - 1 / c).clean.tolist() == [-np.inf] * 2
+        for rate in (1 - 1 / c, (c - 1) / c):
+            assert theory.uniform_noise_bounds([0.5, 1], c, rate).clean.tolist() == [-np.inf] * 2
     q = np.linspace(0.01, 1, 100)
     for bound, sign in zip(theory.uniform_noise_bounds(q, 10, 0.5), (-1, 1), strict=True):
         assert (sign * np.diff(bound) > 0).all()  # "the larger the q, the tighter"
@@ -311,6 +313,29 @@ def test_theorem_2_on_small_problems(c, q, k):
             assert noisy[0] == pytest.approx(prior @ (1 - np.diag(matrix)) / q)
 
 
+def test_theorem_2_constants():
+    matrix, prior = np.array([[0.8, 0.2, 0.0], [0.1, 0.6, 0.3], [0.0, 0.1, 0.9]]), np.array([0.5, 0.3, 0.2])
+    right = 0.5 * 0.8 + 0.3 * 0.6 + 0.2 * 0.9
+    for q in (0.2, 0.7):
+        width = (3 ** (1 - q) - 1) / q
+        assert theory.class_noise_bound(q, matrix, prior) == pytest.approx(width * right)
+        assert theory.class_noise_bound(q, matrix) == pytest.approx(width * 2.3 / 3)
+        cut = theory.truncated_sum_bounds(q, 0.5, 3)
+        expected = (cut.upper - cut.lower) * right
+        assert theory.class_noise_bound(q, matrix, prior, k=0.5) == pytest.approx(expected)
+
+
+def test_bounds_keep_their_digits_near_q_1():
+    with mpmath.workdps(50):
+        for gap in (2.0**-20, 2.0**-40, 2.0**-50):
+            q = 1 - mpmath.mpf(gap)
+            width = (mpmath.mpf(10) ** (1 - q) - 1) / q
+            found = theory.uniform_noise_bounds(1 - gap, 10, 0.375).noisy
+            assert found == pytest.approx(float(width * 0.375 / 9), rel=1e-14, abs=0)
+            found = theory.class_noise_bound(1 - gap, np.eye(10))
+            assert found == pytest.approx(float(width), rel=1e-14, abs=0)
+
+
 def test_theorem_2_says_little_when_there_is_little_noise():
     def trivial(rate: float) -> float:
         return rate / 0.7
@@ -328,8 +353,17 @@ def test_theorem_2_says_little_when_there_is_little_noise():
 @pytest.mark.parametrize("c", [2, 3, 10])
 @pytest.mark.parametrize("rate", np.linspace(0, 1, 21))
 def test_rate_and_uniform_matrix_agree(c, rate):
-    if abs(rate - (1 - 1 / c)) > 1e-9:  # at equality rounding decides
-        assert theory.noise_is_tolerable(rate, c) == theory.noise_is_tolerable(uniform_noise(c, rate))
+    assert theory.noise_is_tolerable(rate, c) == theory.noise_is_tolerable(uniform_noise(c, rate))
+
+
+@pytest.mark.parametrize("c", [2, 3, 7, 9, 10, 11, 27, 63, 100])
+def test_labels_that_say_nothing_are_not_tolerable(c):
+    """At 1 - 1/c, however it is written and rounded; just below it they say a little."""
+    for rate in ((c - 1) / c, 1 - 1 / c):
+        assert not theory.noise_is_tolerable(rate, c)
+        assert not theory.noise_is_tolerable(uniform_noise(c, rate))
+        assert theory.noise_is_tolerable(rate - 1e-9, c)
+        assert theory.noise_is_tolerable(uniform_noise(c, rate - 1e-9))
 
 
 @pytest.mark.parametrize("c", [2, 3, 10])
@@ -391,6 +425,26 @@ def test_symmetry_is_tried_at_the_corners_and_at_the_centre():
     assert not theory.is_symmetric(cut, 6, num_samples=1)  # the one sample is near the centre
     mae = make_loss("mae", reduction="none")
     assert not theory.is_symmetric(lambda z, y: mae(z, y) + (z == 0).all(dim=1), 6)
+    late = make_loss("truncated-lq", q=1.0, k=0.99, reduction="none")
+    assert not theory.is_symmetric(late, 6, num_samples=1)  # a corner is one-hot, or nearly
+
+
+def test_symmetry_is_tried_between_the_centre_and_the_corners():
+    mae = make_loss("mae", reduction="none")
+
+    def bumped(logits, labels):
+        top = logits.softmax(1).amax(1)
+        return mae(logits, labels) + 0.1 * ((top > 0.6) & (top < 0.8))
+
+    assert not theory.is_symmetric(bumped, 6)
+
+
+def test_symmetry_does_not_depend_on_the_unit_of_the_loss():
+    for unit in (1e-9, 1e9):
+        for name in ("mae", "lq"):
+            loss = make_loss(name, reduction="none")
+            constant = theory.symmetry_constant(lambda z, y, loss=loss, unit=unit: unit * loss(z, y), 6)
+            assert constant == (pytest.approx(10 * unit) if name == "mae" else None)
 
 
 # --- the alternating search is no global search -----------------------------------------------
@@ -442,6 +496,8 @@ def test_functions_broadcast():
         (lambda: theory.uniform_noise_bounds(0.5, 4, float("nan")), "noise_rate must be in"),
         (lambda: theory.class_noise_bound(0.5, [[0.4, 0.6], [0.1, 0.9]]), "off-diagonal"),
         (lambda: theory.class_noise_bound(0.5, np.eye(2), [0.5, 0.6]), "class_prior"),
+        (lambda: theory.class_noise_bound(0.5, np.eye(2), [0.3, 0.6]), "class_prior"),
+        (lambda: theory.class_noise_bound(0.5, np.eye(2), [1.5, -0.5]), "class_prior"),
         (lambda: theory.noise_is_tolerable(0.3), "or a rate with num_classes; got 0.3"),
         (lambda: theory.noise_is_tolerable(1.3, 3), "rate in"),
         (lambda: theory.noise_is_tolerable([[0.5, 0.6], [0, 1]]), "sum to 1"),

@@ -125,6 +125,31 @@ def test_as_near_the_truth_as_the_plain_path(kind: str, phi: str, dtype: torch.d
 
 
 @on_device
+@pytest.mark.parametrize(
+    ("phi", "hyper"),
+    [
+        ("focal", {"gamma": 0.1}),
+        ("agce", {"a": 1e-6, "q": 1e-3}),
+        ("aul", {"a": 1.0001, "p": 0.5}),
+        ("phuber", {"tau": 1.001}),
+        ("js", {"pi": 1e-6}),
+        ("js", {"pi": 0.9999}),
+    ],
+)
+def test_digits_at_the_ends_of_the_domains(phi: str, hyper: dict[str, float]) -> None:
+    gap = torch.tensor([0.0, 5.0, 20.0, 60.0, -0.5, -5.0, -10.0, -20.0], device=DEVICE)
+    z = torch.stack([-gap, torch.zeros_like(gap)], 1).requires_grad_()
+    y = torch.zeros(len(gap), dtype=torch.long, device=DEVICE)
+    exact = z.detach().double().requires_grad_()
+    got = phi_loss(z, y, phi=phi, hyper=hyper, reduction="none")
+    truth = PHI[phi](log_p_y(exact, y), **hyper)
+    allowed = 2.4e-7 * (10 + gap.abs())
+    assert ((got - truth).abs() <= allowed * truth.abs()).all()
+    got, truth = (gradient(f, t, torch.ones_like(f))[:, 0] for f, t in ((got, z), (truth, exact)))
+    assert ((got - truth).abs() <= allowed * truth.abs()).all()
+
+
+@on_device
 @pytest.mark.parametrize("phi", ["lq", "cce"])
 def test_gradient_digits_at_a_gap(phi: str, kind: str) -> None:
     gap = torch.tensor([0.0, 10.0, 20.0, 110.0, 1e4, -10.0, -20.0, -110.0, -1e4], device=DEVICE)

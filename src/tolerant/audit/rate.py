@@ -67,7 +67,9 @@ def rate_interval(
         rates[resample] = expected_wrong(own, maximise(own, model.transition, model.symmetric))
     error = 1.96 * rates.std(ddof=1) * np.sqrt(size / len(given))
     doubted_error = 1.96 * np.sqrt(doubted * (1.0 - doubted) / len(given))
-    # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three").
-    high = max(estimate + error, doubted + doubted_error, estimate + 3.0 / len(given))
-    low = max(min(softer, estimate) - error, 0.0)
-    return RateInterval(estimate, float(low), float(min(high, 1.0)))
+    # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three"), and with nothing
+    # but wrong ones as many right: resamples that all look alike show no sampling error.
+    least_error = 3.0 / len(given)
+    high = max(estimate + error, doubted + doubted_error, estimate + least_error)
+    low = min(softer - error, estimate - max(error, least_error))
+    return RateInterval(estimate, float(max(low, 0.0)), float(min(high, 1.0)))

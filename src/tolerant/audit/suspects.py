@@ -243,7 +243,7 @@ def find_suspects(
         kept=None if kept_rows is None else kept_rows[index],
         pruned_at=None if epochs is None else epochs[index],
         class_names=names,
-        p_right=1.0 / (1.0 + np.exp(np.clip(-log_odds, -700.0, 700.0))),
+        p_right=1.0 / (1.0 + np.exp(-log_odds)),
         noise_rate=rate.times(float(np.mean(~decided))),
         transition=model.transition,
         kept_share=None if kept_rows is None else float(kept_rows.mean()),

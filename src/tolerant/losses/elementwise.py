@@ -24,12 +24,19 @@ def expm1(x: Array) -> Array:
     return np.expm1(x) if isinstance(x, np.ndarray) else torch.expm1(x)
 
 
+def log(x: Array) -> Array:
+    return np.log(x) if isinstance(x, np.ndarray) else torch.log(x)
+
+
 def log1p(x: Array) -> Array:
     return np.log1p(x) if isinstance(x, np.ndarray) else torch.log1p(x)
 
 
 def softplus(x: Array) -> Array:
-    return np.logaddexp(x, 0.0, dtype=x.dtype) if isinstance(x, np.ndarray) else F.softplus(x)
+    if isinstance(x, np.ndarray):
+        return np.logaddexp(x, 0.0, dtype=x.dtype)
+    # From its threshold on torch returns x, which leaves out exp(-x): at 20, 1e-10 of the value.
+    return F.softplus(x, threshold=40 if x.dtype == torch.float64 else 20)
 
 
 def ones_like(x: Array) -> Array:

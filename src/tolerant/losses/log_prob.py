@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tolerant.losses.elementwise import softplus
+
 
 def log_p_y(logits: Tensor, labels: Tensor) -> Tensor:
     """Log-probability of each row's given label.
@@ -132,7 +134,7 @@ class _LogPGiven(torch.autograd.Function):
         z, t = _upcast(logits), transition.to(compute_dtype(logits)).t()[labels]
         given = torch.logsumexp(z + torch.log(t), -1)
         not_given = torch.logsumexp(z + torch.log1p(-t), -1)
-        return -F.softplus(not_given - given)
+        return -softplus(not_given - given)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:

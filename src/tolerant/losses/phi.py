@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from tolerant.losses.domain import Domain
-from tolerant.losses.elementwise import Array, exp, expm1, log1p, ones_like, softplus, where
+from tolerant.losses.elementwise import Array, exp, expm1, log, log1p, ones_like, softplus, where
 
 # Below it L_q is cross entropy to all digits of fp64, and in fp32 1e-46 is 0 and the quotient NaN.
 LEAST_Q = 1e-30
@@ -101,9 +101,10 @@ def focal(log_p_y: Array, *, gamma: float = 2.0) -> Array:
 
 def focal_weight(log_p_y: Array, *, gamma: float) -> Array:
     # The text-book derivative has (1 - p)^(gamma - 1) log p, which is inf * 0 at p = 1 for gamma < 1;
-    # with log p / (1 - p) as one bounded factor nothing blows up.
-    finite = _finite(log_p_y)
-    ratio = where(finite == 0, 1.0, finite / expm1(finite))
+    # with log p / (1 - p) as one bounded factor nothing blows up. At p = 1 that is 0 / 0, so it is taken
+    # just before: a choice between both would still have NaN for its derivative.
+    finite = log_p_y.clip(min=-1e30, max=-1e-30)
+    ratio = finite / expm1(finite)
     return _rest(log_p_y) ** gamma * (1 + gamma * exp(log_p_y) * ratio)
 
 
@@ -166,7 +167,7 @@ def agce(log_p_y: Array, *, a: float = 0.6, q: float = 0.6) -> Array:
     >>> agce(torch.tensor([0.5]).log(), a=1.0, q=1.0)
     tensor([0.5000])
     """
-    log_ratio = log1p(expm1(log_p_y) / (a + 1))  # log((a + p) / (a + 1)), exact at p = 1
+    log_ratio = _log((a + exp(log_p_y)) / (a + 1), expm1(log_p_y) / (a + 1))
     return (a + 1) ** q / -q * expm1(q * log_ratio)
 
 
@@ -188,8 +189,7 @@ def aul(log_p_y: Array, *, a: float = 6.3, p: float = 1.5) -> Array:
 
 
 def aul_weight(log_p_y: Array, *, a: float, p: float) -> Array:
-    p_y = exp(log_p_y)
-    return p_y * (a - p_y) ** (p - 1)
+    return exp(log_p_y) * ((a - 1) + _rest(log_p_y)) ** (p - 1)
 
 
 def ael(log_p_y: Array, *, a: float = 2.5) -> Array:
@@ -214,8 +214,9 @@ def phuber(log_p_y: Array, *, tau: float = 10.0) -> Array:
     >>> phuber(torch.tensor([0.5, 0.0]).log(), tau=10.0)
     tensor([0.6931, 3.3026])
     """
-    tangent = 1 + math.log(tau) - tau * exp(log_p_y)
-    return where(log_p_y >= -math.log(tau), -log_p_y, tangent)
+    log_tau = math.log(tau)
+    tangent = log_tau - expm1(log_p_y + log_tau)  # 1 + log tau - tau p_y, two positive terms below 1 / tau
+    return where(log_p_y >= -log_tau, -log_p_y, tangent)
 
 
 def phuber_weight(log_p_y: Array, *, tau: float) -> Array:
@@ -230,26 +231,28 @@ def js(log_p_y: Array, *, pi: float = 0.5) -> Array:
     >>> js(torch.tensor([1.0, 0.0]).log(), pi=0.5)
     tensor([0., 2.])
     """
-    other = 1 - pi
-    log_m = log1p(other * expm1(log_p_y))  # m = pi + (1 - pi) p_y
-    p_log_p = exp(log_p_y) * _finite(log_p_y)
-    total = -exp(log_m) * log_m + other * (p_log_p - _rest(log_p_y) * math.log(other))
-    return total / _js_scale(pi)
+    other, scale = 1 - pi, -math.log1p(-pi)
+    p_y, rest = exp(log_p_y), _rest(log_p_y)
+    log_m = _log(pi + other * p_y, -other * rest)  # m = pi + (1 - pi) p_y
+    # log(m / p_y), not the difference of two logarithms: for a small pi they are nearly the same.
+    apart = log1p(pi * rest / exp(log_p_y.clip(min=-80)))
+    return rest - p_y * apart / scale - pi / (other * scale) * log_m
 
 
 def js_weight(log_p_y: Array, *, pi: float) -> Array:
     finite = _finite(log_p_y)
     slope = softplus(math.log(pi / (1 - pi)) - finite)
-    return (1 - pi) / _js_scale(pi) * exp(finite) * slope
-
-
-def _js_scale(pi: float) -> float:
-    return -(1 - pi) * math.log1p(-pi)
+    return exp(finite) * slope / -math.log1p(-pi)
 
 
 def _rest(log_p_y: Array) -> Array:
     """1 - p_y, with all digits near p_y = 1."""
     return -expm1(log_p_y)
+
+
+def _log(x: Array, less_one: Array) -> Array:
+    """log x from x and x - 1, with all digits near 1, where x has none to spare, and near 0."""
+    return where(less_one > -0.5, log1p(less_one), log(x))
 
 
 def _finite(log_p_y: Array) -> Array:

@@ -152,6 +152,12 @@ def finite(x):
 
 
 @triton.jit
+def log_of(x, less_one):
+    """log x from x and x - 1, with all digits near 1 and near 0."""
+    return tl.where(less_one > -0.5, log_sum(1.0 + 0.0 * x, less_one), log(x))
+
+
+@triton.jit
 def cce(log_p, a, b, c, d):
     return -log_p, 1.0 + 0.0 * finite(log_p)
 
@@ -206,18 +212,17 @@ def sce(log_p, alpha, beta, log_zero, d):
 
 @triton.jit
 def agce(log_p, a, q, factor, d):
-    one = 1.0 + 0.0 * finite(log_p)
-    log_ratio = log_sum(one, divide(expm1(log_p), a + 1.0))
     p = exp(log_p)
+    log_ratio = log_of(divide(a + p, a + 1.0), divide(expm1(log_p), a + 1.0))
     return factor * expm1(q * log_ratio), p * power(a + p, q - 1.0)
 
 
 @triton.jit
-def aul(log_p, a, exponent, factor, d):
+def aul(log_p, a_less_one, exponent, factor, d):
     one = 1.0 + 0.0 * finite(log_p)
-    log_ratio = log_sum(one, divide(-expm1(log_p), a - 1.0))
-    p = exp(log_p)
-    return factor * expm1(exponent * log_ratio), p * power(a - p, exponent - 1.0)
+    rest = -expm1(log_p)
+    log_ratio = log_sum(one, divide(rest, a_less_one))
+    return factor * expm1(exponent * log_ratio), exp(log_p) * power(a_less_one + rest, exponent - 1.0)
 
 
 @triton.jit
@@ -228,22 +233,22 @@ def ael(log_p, a, b, c, d):
 
 
 @triton.jit
-def phuber(log_p, tau, log_tau, c, d):
+def phuber(log_p, log_tau, b, c, d):
     above = log_p >= -log_tau
-    value = tl.where(above, -log_p, 1.0 + log_tau - tau * exp(log_p))
-    return value, exp(tl.minimum(log_p + log_tau, 0.0, propagate_nan=_NAN))
+    below = tl.minimum(log_p + log_tau, 0.0, propagate_nan=_NAN)
+    return tl.where(above, -log_p, log_tau - expm1(below)), exp(below)
 
 
 @triton.jit
-def js(log_p, other, log_other, logit, scale):
+def js(log_p, pi, other, scale, logit):
     one = 1.0 + 0.0 * finite(log_p)
-    log_m = log_sum(one, other * expm1(log_p))
-    p = exp(log_p)
-    mixed = p * finite(log_p) + expm1(log_p) * log_other
-    value = divide(other * mixed - exp(log_m) * log_m, scale)
+    p, rest = exp(log_p), -expm1(log_p)
+    log_m = log_of(pi + other * p, -other * rest)
+    apart = log_sum(one, divide(pi * rest, exp(tl.maximum(log_p, -80.0, propagate_nan=_NAN))))
+    value = rest - divide(p * apart, scale) - divide(pi * log_m, other * scale)
     x = logit - finite(log_p)
     slope = tl.maximum(x, 0.0, propagate_nan=_NAN) + log_sum(one, exp(-tl.abs(x)))
-    return value, divide(other * p * slope, scale)
+    return value, divide(p * slope, scale)
 
 
 def constants(phi: str, hyper: dict[str, float]) -> tuple[Any, list[float]]:
@@ -262,12 +267,11 @@ def constants(phi: str, hyper: dict[str, float]) -> tuple[Any, list[float]]:
         case "agce", {"a": a, "q": q}:
             found, numbers = agce, [a, q, (a + 1) ** q / -q]
         case "aul", {"a": a, "p": p}:
-            found, numbers = aul, [a, p, (a - 1) ** p / p]
+            found, numbers = aul, [a - 1, p, (a - 1) ** p / p]
         case "phuber", {"tau": tau}:
-            found, numbers = phuber, [tau, math.log(tau)]
+            found, numbers = phuber, [math.log(tau)]
         case "js", {"pi": pi}:
-            other, log_other = 1 - pi, math.log1p(-pi)
-            found, numbers = js, [other, log_other, math.log(pi / other), -other * log_other]
+            found, numbers = js, [pi, 1 - pi, -math.log1p(-pi), math.log(pi / (1 - pi))]
         case (("cce" | "mae" | "lq" | "focal" | "taylor" | "rce" | "ael"), _):
             plain = (cce, mae, lq, focal, taylor, rce, ael)
             found = {f.__name__: f for f in plain}[phi]

@@ -193,12 +193,12 @@ def uniform_noise_bounds(
     RiskBounds(noisy=0.25, clean=-0.5)
     """
     c, rate = check_classes(num_classes), np.asarray(noise_rate, dtype=np.float64)
-    if np.any((rate < 0) | (rate > 1 - 1 / c)) or np.isnan(rate).any():
+    room = c - 1 - rate * c  # exactly 0 at 1 - 1/c, however that is written
+    if not ((rate >= 0) & (room >= 0)).all():
         raise ValueError(f"noise_rate must be in [0, 1 - 1/num_classes]; got {noise_rate!r}.")
-    room = c - 1 - rate * c
     with np.errstate(divide="ignore", invalid="ignore"):
         noisy = np.where(rate == 0, 0.0, rate / (c - 1) * _width(q, c, k))  # not 0 * inf
-        clean = np.where(rate < 1 - 1 / c, -(c - 1) / room * noisy, -np.inf)
+        clean = np.where(room > 0, -(c - 1) / room * noisy, -np.inf)
     return RiskBounds(_plain(noisy), _plain(clean + 0.0))
 
 

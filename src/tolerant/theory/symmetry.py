@@ -13,6 +13,8 @@ from tolerant.matrix import check_transition
 if TYPE_CHECKING:
     from torch import Tensor
 
+_ROUNDING = 1e-12  # a diagonal ahead by less, as 1 - 2/3 is of 1/3, is not ahead
+
 
 def symmetry_constant(
     loss_fn: Callable[[Tensor, Tensor], Tensor],
@@ -98,13 +100,14 @@ def noise_is_tolerable(noise: ArrayLike, num_classes: ArrayLike | None = None) -
         rate = np.asarray(noise, dtype=np.float64)
         if not ((rate >= 0) & (rate <= 1)).all():
             raise ValueError(f"noise must be a rate in [0, 1]; got {noise!r}.")
-        below = rate < 1 - 1 / check_classes(num_classes)
+        c = check_classes(num_classes)
+        below = rate * c < c - 1  # exact at 2 / 3 of 3 classes, which is less than 1 - 1 / 3 by rounding
         return below if np.ndim(below) else bool(below)
     if np.ndim(noise) == 0:
         raise ValueError(f"noise must be a matrix, or a rate with num_classes; got {noise!r} alone.")
     matrix = check_transition(noise)
     others = np.where(np.eye(len(matrix), dtype=bool), -np.inf, matrix)
-    return bool((others.max(axis=1) < np.diag(matrix)).all())
+    return bool((np.diag(matrix) - others.max(axis=1) > _ROUNDING).all())
 
 
 def check_classes(num_classes: ArrayLike) -> np.ndarray:

@@ -1,0 +1,97 @@
+"""The noise model behind the suspects: against simulated rows, a plain search, and Bayes' rule row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tolerant.audit import belief
+from tolerant.audit.belief import by_label, expected_wrong, fit_noise_model, maximise, sharpen
+from tolerant.audit.rate import rate_interval
+
+NOISE = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.3, 0.0, 0.6, 0.1], [0.1, 0.0, 0.1, 0.8]])
+GUESS = 0.8 * np.eye(4) + 0.05
+
+
+def simulated(num_rows: int, sharpness: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Given labels, predictions of a model off by a sharpness, and the true probabilities."""
+    rng = np.random.default_rng(seed)
+    exact = rng.dirichlet(np.full(4, 0.3), num_rows)
+    chance = np.cumsum(exact @ NOISE, axis=1)
+    given = (chance <= rng.random((num_rows, 1)) * chance[:, -1:]).sum(axis=1)
+    return given, sharpen(exact, 1 / sharpness), exact
+
+
+@pytest.mark.parametrize("sharpness", [0.45, 2.0])
+def test_sharpness_and_transition_are_found(sharpness: float) -> None:
+    """Models too sure of themselves (below 1) and too modest (above)."""
+    given, probs, _ = simulated(20_000, sharpness)
+    model = fit_noise_model(given, probs)
+    assert 0.7 < model.sharpness / sharpness < 1.4
+    assert not model.symmetric
+    np.testing.assert_allclose(model.transition, NOISE, atol=0.05)
+
+
+def likelihood(given: np.ndarray, sharp: np.ndarray, transition: np.ndarray) -> float:
+    return float(np.log((sharp @ transition)[np.arange(len(given)), given]).sum())
+
+
+def test_no_other_transition_is_more_likely() -> None:
+    given, _, exact = simulated(500, 1.0)
+    found = maximise(by_label(given, exact), GUESS)
+    best = likelihood(given, exact, found)
+    rng = np.random.default_rng(0)
+    for step in (0.3, 0.05, 0.01):
+        for _ in range(200):
+            other = np.abs(found + step * rng.normal(size=(4, 4)))
+            other /= other.sum(axis=1, keepdims=True)
+            assert likelihood(given, exact, other) < best + 0.1  # EM stops at the third digit
+
+
+@pytest.mark.parametrize("num_rows", [300, 5000])
+def test_no_other_symmetric_rate_is_more_likely(num_rows: int) -> None:
+    given, _, exact = simulated(num_rows, 1.0)
+    own = exact[np.arange(num_rows), given]
+    rates = np.linspace(0.001, 0.9, 1000)
+    each = [np.log(own * (1 - rate) + (1 - own) * rate / 3).sum() for rate in rates]
+    found = maximise(by_label(given, exact), GUESS, symmetric=True)
+    assert 1 - found[0, 0] == pytest.approx(rates[np.argmax(each)], abs=2e-3)
+    np.testing.assert_allclose(found[0, 1:], (1 - found[0, 0]) / 3)
+
+
+def test_a_few_rows_a_class_are_enough_for_a_matrix() -> None:
+    given, probs, _ = simulated(20, 1.0)
+    off = fit_noise_model(given, probs).transition[~np.eye(4, dtype=bool)]
+    assert np.ptp(off) > 0.05
+
+
+def test_expected_wrong_is_the_mean_of_bayes_rule() -> None:
+    given, _, exact = simulated(400, 1.0)
+    joint = exact[:, :, None] * NOISE
+    right = [joint[row, g, g] / joint[row, :, g].sum() for row, g in enumerate(given)]
+    assert expected_wrong(by_label(given, exact), NOISE) == pytest.approx(1 - np.mean(right))
+
+
+@pytest.mark.parametrize("block", [1, 4 * 7, 1 << 22])
+def test_log_odds_are_bayes_rule_in_any_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, probs, _ = simulated(50, 0.7)
+    model = fit_noise_model(given, probs)
+    rate = 1 - model.transition.diagonal().mean()
+    average = np.where(np.eye(4, dtype=bool), 1 - rate, rate / 3)
+    halfway = (model.transition + average) / 2
+    sharp = probs**model.sharpness
+    monkeypatch.setattr(belief, "_BLOCK", block)
+    for g, row, found in zip(given, sharp, model.log_odds_right(given, probs), strict=True):
+        joint = row * halfway[:, g]
+        assert found == pytest.approx(np.log(joint[g] / (joint.sum() - joint[g])))
+
+
+def test_the_lower_end_takes_the_model_for_too_sure_of_itself() -> None:
+    given, probs, _ = simulated(5000, 1.0)
+    model = fit_noise_model(given, probs)
+    rate = rate_interval(model, given, probs, np.random.default_rng(0))
+    soft = by_label(given, sharpen(probs, 0.6 * model.sharpness))
+    reading = expected_wrong(soft, maximise(soft, model.transition))
+    assert reading < rate.estimate - 0.03
+    assert rate.low == pytest.approx(reading, abs=0.03)  # less its sampling error
+    assert rate.low < reading
