@@ -189,7 +189,7 @@ def test_open_set_rows_belong_to_no_class(data_folder: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()
     folders = {"results": tmp_path / "rows", "checkpoints": tmp_path / "runs", folder: tmp_path / "file"}
-    with pytest.raises(OSError, match="cannot write to the folder .*: it is a file"):
+    with pytest.raises(OSError, match="it is a file"):
         run(tiny("cce"), **folders)
 
 
@@ -198,9 +198,10 @@ def test_a_script_without_a_main_guard_is_told(tmp_path: Path) -> None:
     script.write_text(
         "from tolerant.experiment.grid import digits\n"
         "from tolerant.experiment.run import run\n"
-        f"run(digits(), results={str(tmp_path / 'results')!r}, checkpoints={str(tmp_path / 'runs')!r}, workers=1)\n"
+        "run(digits(), workers=1)\n"
     )
-    said = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    command = [sys.executable, str(script)]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert said.returncode == 1
     assert said.stderr.count("An attempt has been made") == 1  # one worker tried, not thirty
     assert "must stand below `if __name__ == '__main__':`" in said.stderr.splitlines()[-1]
