@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,7 +113,7 @@ def test_a_folder_removed_while_it_is_claimed_is_made_again(
 
     def late(path: Path, *, wait: bool) -> Any:
         if not gone:
-            path.rmdir()
+            shutil.rmtree(path)
             gone.append(path)
         return locked(path, wait=wait)
 

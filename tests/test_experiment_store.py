@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from tolerant.experiment.claim import Claim
+from tolerant.experiment.grid import digits
 from tolerant.experiment.store import Store, locked
 
 
@@ -79,3 +84,18 @@ def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
         assert (first, second) == (True, False)
     with locked(tmp_path, wait=False) as again:
         assert again
+
+
+def test_locks_are_of_files_opened_for_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS hands only these on to its server; on a folder it locks for this machine alone."""
+    seen = []
+
+    def flock(handle: int, operation: int) -> None:
+        mode = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE
+        seen.append((stat.S_ISREG(os.fstat(handle).st_mode), mode == os.O_RDWR))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert Store(tmp_path / "results").append({"key": "a"})
+    assert Claim(digits()[0], tmp_path / "others", tmp_path / "runs").take() is None
+    assert seen == [(True, True)] * 2
+    assert Store(tmp_path / "results").rows() == [{"key": "a"}]
