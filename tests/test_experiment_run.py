@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tolerant.experiment import attempt, claim, grid, work
+from tolerant.experiment import row as row_module
 from tolerant.experiment.problem import make_problem
 from tolerant.experiment.row import choose
 from tolerant.experiment.run import run
@@ -184,6 +185,30 @@ def test_open_set_rows_belong_to_no_class(data_folder: Path) -> None:
     outside = problem.train.true_labels == -1
     assert outside.mean() == pytest.approx(0.4, abs=0.01)
     assert problem.train.flipped.mean() == pytest.approx(problem.realised_noise_rate)
+
+
+def test_the_commit_is_that_of_this_package_and_not_of_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    package = tmp_path / "tolerant" / "experiment"
+    package.mkdir(parents=True)
+    (package / "row.py").touch()
+    monkeypatch.setattr(row_module, "__file__", str(package / "row.py"))
+    monkeypatch.setenv("TOLERANT_COMMIT", "told")
+    found = row_module.commit.__wrapped__
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "someone's project")
+    assert found() == "told"
+    git("add", ".")
+    git("commit", "-q", "-m", "this package")
+    assert found() == git("rev-parse", "--short=12", "HEAD")
+    (package / "row.py").write_text("changed")
+    assert found() == git("rev-parse", "--short=12", "HEAD") + "+"
 
 
 @pytest.mark.parametrize("folder", ["results", "checkpoints"])
