@@ -180,7 +180,12 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
     @torch.no_grad()
     def _prune(self, args: Any, model: Any, collate: Any) -> None:
         index = range(args.process_index, len(self.rows), args.world_size)
-        batches = DataLoader(self.rows, args.eval_batch_size, sampler=index, collate_fn=collate)
+        # A loader draws a seed for its workers. From a generator of its own, or the global one, which Trainer
+        # restores only after this, would stand elsewhere in a resumed run: dropout would differ.
+        own = torch.Generator()
+        batches = DataLoader(
+            self.rows, args.eval_batch_size, sampler=index, collate_fn=collate, generator=own
+        )
         now = to_host(model.state_dict())
         if self._best is not None:
             model.load_state_dict(self._best)
