@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import multiprocessing
@@ -40,6 +41,30 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path, cut: int) -> None:
     assert store.append({"key": "b"})
     assert [row["key"] for row in store.rows()] == ["a", "b"]
     assert store.torn() == ["runs.jsonl:2"]
+
+
+def test_a_full_disk_is_named_and_leaves_no_half_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    store.append({"key": "a"})
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    write = os.write
+    room = [5]  # bytes
+
+    def almost_full(handle: int, data: memoryview) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room[0] -= (written := write(handle, data[: room[0]]))
+        return written
+
+    monkeypatch.setattr(os, "write", almost_full)
+    with pytest.raises(OSError, match=r"cannot add a row to .*runs\.jsonl: No space left"):
+        store.append({"key": "b"})
+    assert (tmp_path / "runs.jsonl").read_bytes() == before
+    room[0] = 10**6
+    assert store.append({"key": "b"})
+    assert (store.keys(), store.torn()) == ({"a", "b"}, [])
 
 
 def test_nan_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:

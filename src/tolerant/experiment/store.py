@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,15 @@ class Store:
                 if size and os.pread(handle, 1, size - 1) != b"\n":
                     line = "\n" + line  # end the torn line, so that it costs itself alone
                 data = memoryview(line.encode())
-                while data:
-                    data = data[os.write(handle, data) :]
-                os.fsync(handle)
+                try:
+                    while data:
+                        data = data[os.write(handle, data) :]
+                    os.fsync(handle)
+                except OSError as error:
+                    with suppress(OSError):
+                        os.ftruncate(handle, size)  # a full disk: no half line stays behind
+                    why = f"cannot add a row to {path}: {error.strerror}; the others are intact"
+                    raise type(error)(error.errno, why) from error
             finally:
                 os.close(handle)
             if new:
