@@ -445,3 +445,12 @@ def test_few_rows_are_no_evidence(num_rows, said, tmp_path):
     write_table(tmp_path / "data.csv", num_rows=num_rows)
     output = tolerant("train", tmp_path / "data.csv", "--out", tmp_path / "run", *QUICK)
     assert ("no evidence yet" in output) is said
+
+
+@pytest.mark.parametrize(
+    "command", [("train", "digits"), ("audit", "digits"), ("noise", "digits"), ("demo",)]
+)
+def test_a_negative_seed_is_refused_by_the_name_of_its_option(command: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(make_app(), [*command, "--seed", "-1"])
+    assert result.exit_code == 2
+    assert "'--seed'" in result.output

@@ -21,6 +21,7 @@ import pytest
 from tolerant.experiment import attempt, claim, grid, work
 from tolerant.experiment import row as row_module
 from tolerant.experiment.problem import make_problem
+from tolerant.experiment.progress import Progress
 from tolerant.experiment.row import choose
 from tolerant.experiment.run import run
 from tolerant.experiment.spec import RunSpec
@@ -185,6 +186,15 @@ def test_open_set_rows_belong_to_no_class(data_folder: Path) -> None:
     outside = problem.train.true_labels == -1
     assert outside.mean() == pytest.approx(0.4, abs=0.01)
     assert problem.train.flipped.mean() == pytest.approx(problem.realised_noise_rate)
+
+
+def test_progress_goes_on_when_stored_runs_took_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    (spec,) = tiny("cce")
+    row = {"spec": spec.to_dict(), "device_s": 0.0}
+    Progress([spec], [row]).tell(claim.Outcome(spec, "done", "last epoch 90.00"))
+    assert capsys.readouterr().err.startswith(
+        "done   digits uniform 0.4 cce seed 0: last epoch 90.00 · 1 of 1"
+    )
 
 
 def test_the_commit_is_that_of_this_package_and_not_of_where_it_is_installed(
