@@ -281,6 +281,25 @@ def test_the_best_model_prunes_the_wrong_labels(tmp_path):
     torch.testing.assert_close(prune.pruner.p_y, p_y.detach(), rtol=1e-4, atol=1e-6)
 
 
+def test_a_callback_used_again_starts_anew(tmp_path):
+    """As in a search over hyper-parameters: a trial must not be pruned by the model of the last one."""
+    rows, _ = noisy_rows()
+    prune, found = PruneRows(rows, SCHEDULE), []
+    for _ in range(2):
+        model = tiny(BertForSequenceClassification, 20)
+        options = {
+            "num_train_epochs": 3,
+            "compute_metrics": accuracy,
+            "eval_dataset": noisy_rows(60, seed=1)[0],
+        }
+        trainer(model, prune.dataset, tmp_path, prune, **EVERY | options).train()
+        found.append((model.classifier.weight.detach().clone(), prune.kept, prune.best_value))
+    assert not prune.kept.all()
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+    assert found[0][2] == found[1][2]
+
+
 def test_pruned_rows_have_no_gradient(tmp_path):
     """A step on all rows with some pruned is a step on the others alone."""
     rows, _ = noisy_rows(8)
