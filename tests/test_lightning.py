@@ -116,7 +116,6 @@ def test_prunes_with_the_best_model_and_ends_with_it():
     assert prune.best_value == pytest.approx((module(inputs).argmax(1) == labels).float().mean().item())
 
 
-@pytest.mark.filterwarnings("ignore:.*in eval mode at the start of training")
 def test_a_callback_used_again_starts_anew():
     """A cell run twice, or a loop over folds: the last model must not prune for this one, nor replace it."""
     prune, modules = PruneRows(SCHEDULE), [Module(), Module()]
@@ -129,6 +128,7 @@ def test_a_callback_used_again_starts_anew():
     assert not torch.equal(module.net[0].weight, modules[1].net[0].weight)
 
 
+@pytest.mark.filterwarnings("ignore:.*in eval mode at the start of training")
 def test_rows_are_scored_plain_and_in_eval_mode():
     """By `score_dataset`, and with every part of the module back in its own mode afterwards."""
     module, scored, modes = Module(), [], []
