@@ -134,6 +134,16 @@ def test_of_two_rows_of_one_spec_the_newer_training_code_counts(store: Store) ->
     assert cce.main.mean == pytest.approx((50 + 82 + 83) / 3)
 
 
+def test_rows_of_several_training_versions_are_said(store: Store) -> None:
+    assert "versions" not in cli("table1", "--results", str(store.folder)).output
+    add(store, 0.5, version=2)
+    said = cli("table1", "--results", str(store.folder)).output
+    assert said.endswith("of H200; training code of versions 1 and 2.\n")
+    add(store, 0.7, version=2, protocol="gce2018-adam", noise="none", noise_rate=0.0)
+    drawn = figure.figure1(store, select(store, "figure1"))
+    assert drawn.get_suptitle() == "Figure 1 · 1 seed · training code of versions 1 and 2"
+
+
 @pytest.mark.parametrize(
     ("ours", "paper", "margin"),
     [

@@ -101,11 +101,13 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
 
 def _text(rows: list[Row], table: list[Line]) -> str:
     from tolerant.report.document import cost
+    from tolerant.report.rows import mixed_versions
     from tolerant.report.table import legend, markdown
 
     if not table:
         return markdown(table)
-    return f"{markdown(table)}\n\n{legend(table)} {cost(rows)}."
+    mixed = mixed_versions(rows)
+    return f"{markdown(table)}\n\n{legend(table)} {cost(rows)}{f'; {mixed}' if mixed else ''}."
 
 
 def _figure_rows(store: Store, name: str, changed: str) -> list[Row]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 
 from tolerant.experiment.store import Row, Store
-from tolerant.report.rows import by_cell
+from tolerant.report.rows import by_cell, mixed_versions
 from tolerant.report.table import DATASETS, METHODS, Line
 
 if TYPE_CHECKING:
@@ -214,7 +214,8 @@ def _runs(rows: Sequence[Row]) -> str:
     )
     few, many = min(curves.values()), max(curves.values())
     text = f" · {few}" + (f" to {many}" if many > few else "") + f" seed{'s' * (many > 1)}"
-    return text + _changed(row["spec"]["protocol"] for row in rows)
+    text += _changed(row["spec"]["protocol"] for row in rows)
+    return text + (f" · {mixed}" if (mixed := mixed_versions(rows)) else "")
 
 
 def _where(rows: Iterable[Row], *, q: float | None = None, **wanted: Any) -> list[Row]:
