@@ -57,3 +57,4 @@ def test_learning_rate_falls_after_the_milestones():
     recipe = Recipe()
     assert [recipe.lr_at(e) for e in (0, 39, 40, 79, 80, 119)] == [0.01, 0.01, 1e-3, 1e-3, 1e-4, 1e-4]
     assert Recipe(milestones=(), epochs=3).lr_at(2) == 0.01
+    assert Recipe(milestones=(10 * n for n in (1, 2))).milestones == (10, 20)  # type: ignore[arg-type]

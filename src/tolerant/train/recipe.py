@@ -66,9 +66,10 @@ class Recipe:
     same bits, alone or beside other runs; with another number of threads convolutions add up differently."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.milestones, Iterable) or not all(map(_is_whole, self.milestones)):
+        if isinstance(self.milestones, Iterable):
+            object.__setattr__(self, "milestones", tuple(self.milestones))
+        if not isinstance(self.milestones, tuple) or not all(map(_is_whole, self.milestones)):
             raise ValueError(f"milestones must be whole numbers, as in (40, 80); got {self.milestones!r}.")
-        object.__setattr__(self, "milestones", tuple(self.milestones))
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
