@@ -469,3 +469,12 @@ def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path, capsys):
         suspects = find_suspects((np.arange(60) < wrong).astype(int), probs)
         own.print_summary(suspects, tmp_path, source, ())
         assert ("too weak to judge" in capsys.readouterr().out) is weak
+
+
+@pytest.mark.parametrize(
+    "command", [("train", "digits"), ("audit", "digits"), ("noise", "digits"), ("demo",)]
+)
+def test_a_negative_seed_is_refused_by_the_name_of_its_option(command: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(make_app(), [*command, "--seed", "-1"])
+    assert result.exit_code == 2
+    assert "'--seed'" in result.output

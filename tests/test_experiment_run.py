@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,9 @@ import numpy as np
 import pytest
 
 from tolerant.experiment import attempt, claim, grid, work
+from tolerant.experiment import row as row_module
 from tolerant.experiment.problem import make_problem
+from tolerant.experiment.progress import Progress
 from tolerant.experiment.row import choose
 from tolerant.experiment.run import run
 from tolerant.experiment.spec import RunSpec
@@ -112,7 +115,7 @@ def test_a_folder_removed_while_it_is_claimed_is_made_again(
 
     def late(path: Path, *, wait: bool) -> Any:
         if not gone:
-            path.rmdir()
+            shutil.rmtree(path)
             gone.append(path)
         return locked(path, wait=wait)
 
@@ -183,6 +186,61 @@ def test_open_set_rows_belong_to_no_class(data_folder: Path) -> None:
     outside = problem.train.true_labels == -1
     assert outside.mean() == pytest.approx(0.4, abs=0.01)
     assert problem.train.flipped.mean() == pytest.approx(problem.realised_noise_rate)
+
+
+def test_progress_goes_on_when_stored_runs_took_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    (spec,) = tiny("cce")
+    row = {"spec": spec.to_dict(), "device_s": 0.0}
+    Progress([spec], [row]).tell(claim.Outcome(spec, "done", "last epoch 90.00"))
+    assert capsys.readouterr().err.startswith(
+        "done   digits uniform 0.4 cce seed 0: last epoch 90.00 · 1 of 1"
+    )
+
+
+def test_the_commit_is_that_of_this_package_and_not_of_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    package = tmp_path / "tolerant" / "experiment"
+    package.mkdir(parents=True)
+    (package / "row.py").touch()
+    monkeypatch.setattr(row_module, "__file__", str(package / "row.py"))
+    monkeypatch.setenv("TOLERANT_COMMIT", "told")
+    found = row_module.commit.__wrapped__
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "someone's project")
+    assert found() == "told"
+    git("add", ".")
+    git("commit", "-q", "-m", "this package")
+    assert found() == git("rev-parse", "--short=12", "HEAD")
+    (package / "row.py").write_text("changed")
+    assert found() == git("rev-parse", "--short=12", "HEAD") + "+"
+
+
+@pytest.mark.parametrize("folder", ["results", "checkpoints"])
+def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").touch()
+    folders = {"results": tmp_path / "rows", "checkpoints": tmp_path / "runs", folder: tmp_path / "file"}
+    with pytest.raises(OSError, match="it is a file"):
+        run(tiny("cce"), **folders)
+
+
+def test_a_script_without_a_main_guard_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from tolerant.experiment.grid import digits\n"
+        "from tolerant.experiment.run import run\n"
+        "run(digits(), workers=1)\n"
+    )
+    command = [sys.executable, str(script)]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    assert said.stderr.count("An attempt has been made") == 1  # one worker tried, not thirty
+    assert "must stand below `if __name__ == '__main__':`" in said.stderr.splitlines()[-1]
 
 
 @pytest.mark.filterwarnings("ignore:pruning at k")  # three epochs are few

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import multiprocessing
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from tolerant.experiment.claim import Claim
+from tolerant.experiment.grid import digits
 from tolerant.experiment.store import Store, locked
 
 
@@ -35,6 +41,30 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path, cut: int) -> None:
     assert store.append({"key": "b"})
     assert [row["key"] for row in store.rows()] == ["a", "b"]
     assert store.torn() == ["runs.jsonl:2"]
+
+
+def test_a_full_disk_is_named_and_leaves_no_half_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    store.append({"key": "a"})
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    write = os.write
+    room = [5]  # bytes
+
+    def almost_full(handle: int, data: memoryview) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room[0] -= (written := write(handle, data[: room[0]]))
+        return written
+
+    monkeypatch.setattr(os, "write", almost_full)
+    with pytest.raises(OSError, match=r"cannot add a row to .*runs\.jsonl: No space left"):
+        store.append({"key": "b"})
+    assert (tmp_path / "runs.jsonl").read_bytes() == before
+    room[0] = 10**6
+    assert store.append({"key": "b"})
+    assert (store.keys(), store.torn()) == ({"a", "b"}, [])
 
 
 def test_nan_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
@@ -79,3 +109,18 @@ def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
         assert (first, second) == (True, False)
     with locked(tmp_path, wait=False) as again:
         assert again
+
+
+def test_locks_are_of_files_opened_for_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS hands only these on to its server; on a folder it locks for this machine alone."""
+    seen = []
+
+    def flock(handle: int, operation: int) -> None:
+        mode = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE
+        seen.append((stat.S_ISREG(os.fstat(handle).st_mode), mode == os.O_RDWR))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert Store(tmp_path / "results").append({"key": "a"})
+    assert Claim(digits()[0], tmp_path / "others", tmp_path / "runs").take() is None
+    assert seen == [(True, True)] * 2
+    assert Store(tmp_path / "results").rows() == [{"key": "a"}]

@@ -116,6 +116,18 @@ def test_prunes_with_the_best_model_and_ends_with_it():
     assert prune.best_value == pytest.approx((module(inputs).argmax(1) == labels).float().mean().item())
 
 
+def test_a_callback_used_again_starts_anew():
+    """A cell run twice, or a loop over folds: the last model must not prune for this one, nor replace it."""
+    prune, modules = PruneRows(SCHEDULE), [Module(), Module()]
+    for module in modules:
+        trainer(3, prune).fit(module, *loaders())
+    assert modules[0].trained == modules[1].trained
+    assert len(modules[1].trained[0]) == ROWS
+    trainer(1, prune).fit(module := Module(), *loaders())
+    assert prune.best_epoch == 0
+    assert not torch.equal(module.net[0].weight, modules[1].net[0].weight)
+
+
 @pytest.mark.filterwarnings("ignore:.*in eval mode at the start of training")
 def test_rows_are_scored_plain_and_in_eval_mode():
     """By `score_dataset`, and with every part of the module back in its own mode afterwards."""

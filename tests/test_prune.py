@@ -164,6 +164,7 @@ def test_state_is_small():
         (lambda: Pruner(np.zeros((2, 2))), "sequence of ids"),
         (lambda: Pruner(["a", "b", "a"]), "rows 0 and 2 are both 'a'"),
         (lambda: Pruner(3, k=1), r"k must be in \(0, 1\); got 1"),
+        (lambda: PruneSchedule(1, 1, "half"), r"k must be in \(0, 1\); got 'half'"),  # type: ignore[arg-type]
         (lambda: Pruner(3, on_empty="ignore"), "on_empty"),
         (lambda: Pruner(3, min_rows_per_class=0), "min_rows_per_class"),
         (lambda: Pruner(3, [0, 1]), "given_labels must be 3 class numbers"),

@@ -179,6 +179,16 @@ def test_of_two_rows_of_one_spec_the_newer_training_code_counts(store: Store) ->
     assert cce.main.mean == pytest.approx((50 + 82 + 83) / 3)
 
 
+def test_rows_of_several_training_versions_are_said(store: Store) -> None:
+    assert "versions" not in cli("table1", "--results", str(store.folder)).output
+    add(store, 0.5, version=2)
+    said = cli("table1", "--results", str(store.folder)).output
+    assert said.endswith("of H200; training code of versions 1 and 2.\n")
+    add(store, 0.7, version=2, protocol="gce2018-adam", noise="none", noise_rate=0.0)
+    drawn = figure.figure1(store, select(store, "figure1"))
+    assert drawn.get_suptitle() == "Figure 1 · 1 seed · training code of versions 1 and 2"
+
+
 @pytest.mark.parametrize(
     ("ours", "paper", "margin"),
     [
@@ -336,3 +346,58 @@ def test_reports_do_not_load_the_trainer() -> None:
         "sys.exit(any(name.startswith('tolerant.train') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_run_that_never_pruned_is_drawn_without_its_precision(store: Store) -> None:
+    """One epoch, or none pruned: the column is not stored, and figures must do without."""
+    rows = [row for row in select(store, "table1") if row["spec"]["prune"]]
+    lacking = {name: v for name, v in HISTORY.items() if name not in ("prune_precision", "validation_loss")}
+    store.write_history(rows[0]["key"], lacking)
+    precision, recall, _ = figure.pruning(store, rows).axes
+    assert (len(precision.lines), len(recall.lines)) == (0, 1)
+
+
+def test_one_epoch_is_a_point_that_can_be_seen(store: Store) -> None:
+    rows = select(store, "figure1")
+    for row in rows:
+        store.write_history(row["key"], {name: values[1:2] for name, values in HISTORY.items()})
+    assert {line.get_marker() for line in figure.figure1(store, rows).axes[0].lines} == {"o"}
+
+
+def test_a_caption_counts_the_seeds_that_are_drawn(store: Store) -> None:
+    for seed in (1, 2):  # of figure 2 alone
+        clean = {"protocol": "gce2018-adam", "noise": "none", "noise_rate": 0.0}
+        add(store, 0.7, seed=seed, loss="lq", loss_args={"q": 0.2}, **clean)
+        add(store, 0.8, seed=seed, loss="lq", loss_args={"q": 0.7})  # of table 1, not pruned
+    rows = select(store, "figure1")
+    assert figure.figure1(store, rows).get_suptitle() == "Figure 1 · 1 seed"
+    assert figure.figure2(store, rows).get_suptitle().endswith(" · 1 to 3 seeds")
+    assert figure.pruning(store, select(store, "table1")).get_suptitle() == "Pruning · 1 seed"
+
+
+def test_changed_runs_are_never_drawn_as_if_unchanged(store: Store, tmp_path: Path) -> None:
+    prune = {"start_epoch": 1, "every": 1, "k": 0.5}
+    add(store, 0.3, protocol="gce2018-table1 epochs=2", loss="lq", loss_args={"q": 0.7}, prune=prune)
+    add(store, 0.3, protocol="gce2018-adam epochs=2", noise="none", noise_rate=0.0)
+    every = ["--results", str(store.folder), "--changed", "all", "--out", str(tmp_path / "out")]
+    for name in ("figure1", "pruning"):
+        said = cli(name, *every)
+        assert said.exit_code == 2
+        assert "a picture shows one of '', 'epochs=2'" in said.output
+    assert "no picture: a picture shows one of '', 'epochs=2'" in cli("table1", *every).output
+    assert [path.suffix for path in sorted((tmp_path / "out").iterdir())] == [".csv", ".md"]
+    rows = select(store, "table1", changed="epochs=2")
+    for drawn in (figure.differences(lines(rows, "table1"), "Table 1"), figure.pruning(store, rows)):
+        assert drawn.get_suptitle().endswith(" · changed: epochs=2")
+
+
+@pytest.mark.parametrize("name", ["figure1", "figure2", "pruning"])
+def test_a_figure_without_rows_is_said_and_not_drawn(tmp_path: Path, name: str) -> None:
+    other = Store(tmp_path / "results")
+    protocol = "gce2018-table1" if name == "pruning" else "gce2018-adam"
+    add(other, 0.9, protocol=f"{protocol} epochs=2")
+    said = cli(name, "--results", str(other.folder), "--out", str(tmp_path / "out"))
+    assert said.exit_code == 0
+    assert "No stored rows yet." in said.output
+    assert "1 of a changed protocol are there: --changed all shows them." in said.output
+    assert not (tmp_path / "out").exists()

@@ -425,6 +425,51 @@ def test_what_cannot_be_trained_is_refused_at_once():
         train(data, model="mlp", loss="lq", device="mps")
 
 
+def test_models_that_cannot_be_trained_are_refused_in_words():
+    for dtype in (torch.float64, torch.bfloat16):
+        with pytest.raises(ValueError, match=rf"in float32; its parameters are {dtype}\. Pass model\.float"):
+            fit(model=nn.Linear(6, 4).to(dtype))
+    with pytest.raises(TypeError, match=r"tensor of logits \(rows, classes\); got tuple"):
+        fit(model=nn.LSTM(6, 4))
+    with pytest.raises(ValueError, match="no parameter that requires a gradient"):
+        fit(model=nn.Linear(6, 4).requires_grad_(False))
+
+
+class OddBuffers(nn.Linear):
+    """Buffers of kinds that are rare, one of them replaced in every forward pass."""
+
+    def __init__(self):
+        super().__init__(6, 4)
+        self.register_buffer("expanded", torch.arange(3.0).expand(4, 3))
+        self.register_buffer("complex", torch.ones(2, dtype=torch.complex64))
+        self.register_buffer("empty", torch.zeros(0))
+        self.register_buffer("flag", torch.tensor(True))
+        self.register_buffer("unsaved", torch.ones(3), persistent=False)
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("absent", None)
+
+    def forward(self, x):
+        logits = super().forward(x)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * logits.detach().mean(0)
+        return logits - self.mean
+
+
+def test_buffers_of_every_kind_are_chosen_and_gone_on_from(tmp_path):
+    prune, model = PruneSchedule(1, 1, 0.3), OddBuffers()
+    whole = fit(model=model, prune=prune)
+    assert whole.model.mean.any()
+
+    class Stop(Callback):
+        def on_epoch_end(self, job, record):
+            if record["epoch"] == 1:
+                raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fit(model=model, prune=prune, checkpoint=tmp_path, callbacks=[Stop()])
+    assert_same_weights(fit(model=model, prune=prune, checkpoint=tmp_path), whole)
+
+
 def test_divergence_ends_the_run_with_epoch_rate_and_way_out(tmp_path):
     data = table()
     recipe = quick(epochs=5, lr=0.01, milestones=(2,), lr_decay=1e20)

@@ -26,6 +26,14 @@ from tolerant.train import Recipe
         ({"precision": "fp16"}, "precision must be one of auto, fp32, bf16"),
         ({"validation_fraction": 0.0}, "Use select='last'"),
         ({"batch_norm_momentum": 0.0}, "None leaves the model's own"),
+        ({"batch_norm_momentum": "low"}, "None leaves the model's own"),
+        ({"lr": "high"}, "lr must be a number; got 'high'"),
+        ({"momentum": None}, "momentum must be a number; got None"),
+        ({"weight_decay": True}, "weight_decay must be a number; got True"),
+        ({"epochs": True}, "epochs must be a whole number"),
+        ({"compile": 3}, "compile must be true or false; got 3"),
+        ({"milestones": 5}, r"milestones must be whole numbers, as in \(40, 80\); got 5"),
+        ({"milestones": (1.5,)}, "milestones must be whole numbers"),
     ],
 )
 def test_refused(changes, message):
@@ -49,3 +57,4 @@ def test_learning_rate_falls_after_the_milestones():
     recipe = Recipe()
     assert [recipe.lr_at(e) for e in (0, 39, 40, 79, 80, 119)] == [0.01, 0.01, 1e-3, 1e-3, 1e-4, 1e-4]
     assert Recipe(milestones=(), epochs=3).lr_at(2) == 0.01
+    assert Recipe(milestones=(10 * n for n in (1, 2))).milestones == (10, 20)  # type: ignore[arg-type]

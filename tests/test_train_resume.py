@@ -165,6 +165,15 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path):
     assert not heard
 
 
+def test_a_value_that_cannot_be_stored_is_refused_before_training(tmp_path):
+    class Never(Callback):
+        def on_start(self, job, record):
+            pytest.fail("training began")
+
+    with pytest.raises(TypeError, match="int64"):
+        fit(model_args={"hidden": [np.int64(8)]}, checkpoint=tmp_path, callbacks=[Never()])
+
+
 def test_a_finished_run_is_read_back_without_training(tmp_path, uninterrupted):
     fit(checkpoint=tmp_path)
     heard = []

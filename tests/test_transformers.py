@@ -258,9 +258,12 @@ class Watch(TrainerCallback):
             self.went_on_from = model.classifier.weight.detach().clone()
 
 
-def fit(folder: Any, epochs: int, resume: str | None = None, **options: Any) -> tuple[Any, PruneRows, Watch]:
+def fit(
+    folder: Any, epochs: int, resume: str | None = None, dropout: float = 0.0, **options: Any
+) -> tuple[Any, PruneRows, Watch]:
     rows, _ = noisy_rows()
     model, prune, watch = tiny(BertForSequenceClassification, 20), PruneRows(rows, SCHEDULE), Watch()
+    model.dropout.p = dropout
     held_out = noisy_rows(60, seed=1)[0]
     options = {"num_train_epochs": epochs, "compute_metrics": accuracy, "eval_dataset": held_out} | options
     run = trainer(model, prune.dataset, folder, prune, watch, **EVERY | options)
@@ -286,6 +289,25 @@ def test_the_best_model_prunes_the_wrong_labels(tmp_path):
     torch.testing.assert_close(prune.pruner.p_y, p_y.detach(), rtol=1e-4, atol=1e-6)
 
 
+def test_a_callback_used_again_starts_anew(tmp_path):
+    """As in a search over hyper-parameters: a trial must not be pruned by the model of the last one."""
+    rows, _ = noisy_rows()
+    prune, found = PruneRows(rows, SCHEDULE), []
+    for _ in range(2):
+        model = tiny(BertForSequenceClassification, 20)
+        options = {
+            "num_train_epochs": 3,
+            "compute_metrics": accuracy,
+            "eval_dataset": noisy_rows(60, seed=1)[0],
+        }
+        trainer(model, prune.dataset, tmp_path, prune, **EVERY | options).train()
+        found.append((model.classifier.weight.detach().clone(), prune.kept, prune.best_value))
+    assert not prune.kept.all()
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+    assert found[0][2] == found[1][2]
+
+
 def test_pruned_rows_have_no_gradient(tmp_path):
     """A step on all rows with some pruned is a step on the others alone."""
     rows, _ = noisy_rows(8)
@@ -307,10 +329,18 @@ def test_pruned_rows_have_no_gradient(tmp_path):
         torch.testing.assert_close(pruned[name], grad, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize(("strategy", "steps", "evaluate"), [("epoch", 60, "epoch"), ("steps", 50, "no")])
+@pytest.mark.parametrize(
+    ("strategy", "steps", "evaluate"),
+    [("epoch", 40, "epoch"), ("epoch", 60, "epoch"), ("steps", 50, "no")],
+)
 def test_resumed_is_as_if_never_stopped(tmp_path, strategy, steps, evaluate):
-    """20 steps an epoch: after step 50 the round before epoch 2 is over and must not be repeated."""
-    options = {"save_strategy": strategy, "save_steps": steps, "lr_scheduler_type": "constant"}
+    """20 steps an epoch: at step 40 a round is due, after step 50 it is over and must not be repeated."""
+    options = {
+        "save_strategy": strategy,
+        "save_steps": steps,
+        "lr_scheduler_type": "constant",
+        "dropout": 0.2,
+    }
     options["eval_strategy"] = evaluate
     whole, whole_prune, _ = fit(tmp_path / "whole", 4, **options)
     folder = tmp_path / "whole" / f"checkpoint-{steps}"

@@ -105,6 +105,8 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             )
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        if not trainer.global_step:  # a new training, perhaps of another module: no best model yet
+            self.pruner = self.best_epoch = self.best_value = self._best = self._loaded = None
         if self.schedule is None:
             return
         if self.pruner is None:

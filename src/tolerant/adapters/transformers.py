@@ -119,6 +119,7 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         shift: bool | None = None,
     ) -> None:
         self.rows, self.schedule, self.shift = rows, schedule, shift
+        self._given_labels = given_labels
         self.pruner = Pruner(len(rows), given_labels, k=schedule.k)
         # Shared memory: the loader's workers see later rounds too.
         self._kept = self.pruner.kept.clone().share_memory_()
@@ -138,6 +139,10 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
             raise ValueError("train_dataset must be the `dataset` of this PruneRows, or nothing is pruned.")
         if state.global_step:
             self._load(_folder(args, state) / FILE)
+        else:  # a new training, perhaps a trial's: what the last one found is not this model's
+            self.pruner = Pruner(len(self.rows), self._given_labels, k=self.schedule.k)
+            self._kept.copy_(self.pruner.kept)
+            self.best_value = self._best = None
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         epoch = state.epoch or 0.0
@@ -182,7 +187,12 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
     @torch.no_grad()
     def _prune(self, args: Any, model: Any, collate: Any) -> None:
         index = range(args.process_index, len(self.rows), args.world_size)
-        batches = DataLoader(self.rows, args.eval_batch_size, sampler=index, collate_fn=collate)
+        # A loader draws a seed for its workers. From a generator of its own, or the global one, which Trainer
+        # restores only after this, would stand elsewhere in a resumed run: dropout would differ.
+        own = torch.Generator()
+        batches = DataLoader(
+            self.rows, args.eval_batch_size, sampler=index, collate_fn=collate, generator=own
+        )
         now = to_host(model.state_dict())
         if self._best is not None:
             model.load_state_dict(self._best)

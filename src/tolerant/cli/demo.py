@@ -31,7 +31,7 @@ class Trained:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Draws the wrong labels and trains.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Draws the wrong labels and trains.")] = 0,
 ) -> None:
     """Train four losses on handwritten digits with 40 % wrong labels; needs no download."""
     from tolerant.data import load

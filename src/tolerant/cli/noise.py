@@ -38,7 +38,7 @@ def noise(
     rate: Annotated[
         float | None, typer.Option(help="Noise rate in [0, 1]; all kinds but matrix need it.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="One seed gives the same labels everywhere.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="One seed gives the same labels everywhere.")] = 0,
     out: Annotated[
         Path, typer.Option(help="File of labels, .csv or .npz; the manifest goes beside it.")
     ] = Path("noisy.csv"),

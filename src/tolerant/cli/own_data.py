@@ -45,7 +45,7 @@ Labels = Annotated[
     typer.Option(help="Corrections exported from the review page, .csv or .json; repeat, oldest first."),
 ]
 Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
-Seed = Annotated[int, typer.Option(help="Of the split, the weights and the order of rows.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of the split, the weights and the order of rows.")]
 Folds = Annotated[
     int,
     typer.Option(help="Extra models, so that none scores rows it trained on; 0: the final model scores all."),

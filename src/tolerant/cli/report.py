@@ -52,10 +52,31 @@ def report(
     elif name is None:
         raise typer.BadParameter(f"name one of {', '.join(Report)}, or pass --docs")
     elif name in (Report.figure1, Report.figure2, Report.pruning):
-        rows = _figure_rows(store, name.value, changed)
-        typer.echo(_save(_figure(store, name.value, rows), out or Path(), name.value))
+        _report_figure(store, name.value, changed, out or Path())
     else:
         _report_table(store, name.value, changed, out)
+
+
+def _report_figure(store: Store, name: str, changed: str, out: Path) -> None:
+    rows = _figure_rows(store, name, changed)
+    if mixed := _mixed(rows):
+        raise typer.BadParameter(mixed, param_hint="--changed")
+    if not rows:
+        typer.echo("No stored rows yet.")
+        _mention_others(len(_figure_rows(store, name, "all")), changed)
+        return
+    typer.echo(_save(_figure(store, name, rows), out, name))
+
+
+def _mixed(rows: list[Row]) -> str:
+    """Why the rows are not for one picture, whose points would be of several protocols."""
+    changes = sorted({row["spec"]["protocol"].partition(" ")[2] for row in rows})
+    return f"a picture shows one of {', '.join(map(repr, changes))}" if len(changes) > 1 else ""
+
+
+def _mention_others(count: int, changed: str) -> None:
+    if count and changed != "all":
+        typer.echo(f"{count} of a changed protocol are there: --changed all shows them.")
 
 
 def _report_table(store: Store, name: str, changed: str, out: Path | None) -> None:
@@ -67,22 +88,26 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
     table = lines(rows, name)
     text = _text(rows, table)
     typer.echo(text)
-    if not rows and not changed and (others := select(store, name, changed="all")):
-        typer.echo(f"{len(others)} of a changed protocol are there: --changed all shows them.")
+    if not rows:
+        _mention_others(len(select(store, name, changed="all")), changed)
     if out is not None:
         write_atomic(out / f"{name}.md", text + "\n")
         write_atomic(out / f"{name}.csv", to_csv(table))
-        if any(line.paper for line in table):
+        if mixed := _mixed(rows):
+            typer.echo(f"no picture: {mixed}, and --changed names it")
+        elif any(line.paper for line in table):
             typer.echo(_save(_differences(table, name), out, name))
 
 
 def _text(rows: list[Row], table: list[Line]) -> str:
     from tolerant.report.document import cost
+    from tolerant.report.rows import mixed_versions
     from tolerant.report.table import legend, markdown
 
     if not table:
         return markdown(table)
-    return f"{markdown(table)}\n\n{legend(table)} {cost(rows)}."
+    mixed = mixed_versions(rows)
+    return f"{markdown(table)}\n\n{legend(table)} {cost(rows)}{f'; {mixed}' if mixed else ''}."
 
 
 def _figure_rows(store: Store, name: str, changed: str) -> list[Row]:

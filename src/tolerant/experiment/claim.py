@@ -114,5 +114,6 @@ class Claim:
         self._held.close()
 
     def _leave(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        # Closed first: NFS removes no open file. Who takes the lock now finds the row stored.
         self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

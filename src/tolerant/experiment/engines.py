@@ -69,6 +69,7 @@ def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int
     queue, deaths = Queue(specs, tell), Counter[str]()
     team: dict[Connection, Any] = {}
     at_work: dict[Connection, RunSpec] = {}
+    begun = False  # a worker has answered: workers can be started from here
     try:
         while queue.waiting or queue.later or at_work:
             if not queue.waiting:
@@ -93,8 +94,15 @@ def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int
                 spec = at_work.pop(pipe)
                 try:
                     queue.settle(pipe.recv())
+                    begun = True
                 except (EOFError, OSError):
-                    team.pop(pipe).join()
+                    worker = team.pop(pipe)
+                    worker.join()
+                    if not begun and worker.exitcode == 1:  # by an error of its own, not by a signal
+                        raise RuntimeError(
+                            "a worker process ended before its first run; its own message is above. In a "
+                            "script, whatever starts runs must stand below `if __name__ == '__main__':`."
+                        ) from None
                     deaths[spec.key] += 1
                     died = Outcome(spec, "failed", f"its worker died {MAX_DEATHS} times")
                     queue.settle(died if deaths[spec.key] == MAX_DEATHS else Outcome(spec, "busy"))

@@ -66,7 +66,7 @@ class Progress:
 
     def share(self) -> float:
         """Of the whole grid's estimated cost, what is over."""
-        total = sum(self.cost.values())
+        total = sum(self.cost.values()) or 1.0  # stored runs may have taken 0.00 s
         return sum(self.cost[key] * part for key, part in self.done.items()) / total
 
     def state(self) -> str:

@@ -85,22 +85,16 @@ def versions() -> dict[str, Any]:
 @cache
 def commit() -> str | None:
     """The checkout's commit, `+` after it where files differ; TOLERANT_COMMIT where there is no git."""
-    folder = Path(__file__).parent
+    source = Path(__file__)
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=source.parent, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
     try:
-        head = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        changes = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no", "--", "."],
-            cwd=folder.parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        git("ls-files", "--error-unmatch", source.name)  # or it is a checkout that this is installed in
+        head = git("rev-parse", "--short=12", "HEAD")
+        changes = git("status", "--porcelain", "--untracked-files=no", "--", "..")
     except (OSError, subprocess.CalledProcessError):
         return os.environ.get("TOLERANT_COMMIT")
     return head + ("+" if changes else "")

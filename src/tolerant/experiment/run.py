@@ -14,6 +14,7 @@ from tolerant.experiment.grid import with_needs
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row, Store
 from tolerant.experiment.work import OnEpoch
+from tolerant.files import make_folder
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ def run(
     asked = list(specs)
     store = Store(results)
     todo = missing(asked, store)
+    if todo:  # refused now rather than after hours of training
+        make_folder(results)
+        make_folder(checkpoints)
     runner = Runner(os.fspath(results), os.fspath(checkpoints), device, fleet)
     outcomes: list[Outcome] = []
 

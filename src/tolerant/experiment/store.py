@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from tolerant.files import read_json, write_atomic
 
 Row = dict[str, Any]
+LOCK = ".lock"
 COLUMNS_DIGITS = 5  # significant digits of a history column: finer than any figure or table shows
 
 
@@ -64,9 +65,15 @@ class Store:
                 if size and os.pread(handle, 1, size - 1) != b"\n":
                     line = "\n" + line  # end the torn line, so that it costs itself alone
                 data = memoryview(line.encode())
-                while data:
-                    data = data[os.write(handle, data) :]
-                os.fsync(handle)
+                try:
+                    while data:
+                        data = data[os.write(handle, data) :]
+                    os.fsync(handle)
+                except OSError as error:
+                    with suppress(OSError):
+                        os.ftruncate(handle, size)  # a full disk: no half line stays behind
+                    why = f"cannot add a row to {path}: {error.strerror}; the others are intact"
+                    raise type(error)(error.errno, why) from error
             finally:
                 os.close(handle)
             if new:
@@ -96,11 +103,15 @@ class Store:
 
 
 @contextmanager
-def locked(path: str | os.PathLike[str], *, wait: bool = True) -> Iterator[bool]:
-    """Hold the exclusive lock of an existing file or folder; yields whether it was got."""
+def locked(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[bool]:
+    """Hold the exclusive lock of an existing folder; yields whether it was got.
+
+    It is that of a file in the folder, opened for writing: NFS shows such a lock to other machines, and
+    one of a folder to none.
+    """
     import fcntl  # POSIX only: reading a store must work without it
 
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(Path(folder) / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

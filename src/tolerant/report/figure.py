@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 
 from tolerant.experiment.store import Row, Store
-from tolerant.report.rows import by_cell
+from tolerant.report.rows import by_cell, mixed_versions
 from tolerant.report.table import DATASETS, METHODS, Line
 
 if TYPE_CHECKING:
@@ -61,52 +61,58 @@ def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 @_styled
 def figure1(store: Store, rows: Sequence[Row]) -> Figure:
     """Figure 1: CCE against MAE on clean data (a, b), p_y of right and wrong labels (c)."""
-    figure, axes = _panels(1, 3, "Figure 1", rows)
+    figure, axes = _panels(1, 3)
+    drawn: list[Row] = []
     for axis, letter, dataset in ((axes[0], "a", "cifar10"), (axes[1], "b", "cifar100")):
         axis.set_title(f"({letter}) {DATASETS[dataset]}, clean labels", loc="left")
         axis.set_ylabel("test accuracy (%)")
         for loss in ("cce", "mae"):
-            chosen = _where(rows, dataset=dataset, noise_rate=0.0, loss=loss)
+            drawn += (chosen := _where(rows, dataset=dataset, noise_rate=0.0, loss=loss))
             _curve(axis, store, chosen, "test_accuracy", METHOD_COLOURS[loss], METHODS[loss], 100)
         _finish(axis)
     axis = axes[2]
     axis.set_title("(c) CIFAR-10, uniform noise 0.4", loc="left")
     axis.set_ylabel("mean $p_y$ on training rows")
     for loss, q in (("cce", 0.0), ("lq", 0.7)):
-        chosen = _where(rows, dataset="cifar10", noise_rate=0.4, loss=loss, q=q)
+        drawn += (chosen := _where(rows, dataset="cifar10", noise_rate=0.4, loss=loss, q=q))
         for column, kind, line in (("p_y_right", "right", "-"), ("p_y_wrong", "wrong", "--")):
             label = f"{_math(METHODS[loss])}, {kind} labels"
             _curve(axis, store, chosen, column, METHOD_COLOURS[loss], label, line=line)
     _finish(axis, bottom=0, top=1)
+    _title(figure, "Figure 1" + _runs(drawn))
     return figure
 
 
 @_styled
 def figure2(store: Store, rows: Sequence[Row]) -> Figure:
     """Figure 2: test accuracy (a to c) and validation loss (d to f) for six q at three rates."""
-    figure, axes = _panels(2, 3, "Figure 2: $L_q$ on CIFAR-10, uniform noise", rows)
+    figure, axes = _panels(2, 3)
+    drawn: list[Row] = []
     for column, rate in enumerate((0.0, 0.2, 0.6)):
+        curves = [_where(rows, dataset="cifar10", noise_rate=rate, q=q) for q in Q_VALUES]
+        drawn += (row for curve in curves for row in curve)
         for line, (name, label, scale) in enumerate(
             (("test_accuracy", "test accuracy (%)", 100), ("validation_loss", "validation loss", 1))
         ):
             axis = axes[3 * line + column]
             axis.set_title(f"({'abcdef'[3 * line + column]}) noise rate {rate:g}", loc="left")
             axis.set_ylabel(label)
-            for q, colour in zip(Q_VALUES, LINE_COLOURS, strict=True):
-                chosen = _where(rows, dataset="cifar10", noise_rate=rate, q=q)
+            for q, chosen, colour in zip(Q_VALUES, curves, LINE_COLOURS, strict=True):
                 _curve(axis, store, chosen, name, colour, f"q = {q:g}", scale)
             _finish(axis, legend=False)
     _shared_legend(figure, axes)
+    _title(figure, "Figure 2: $L_q$ on CIFAR-10, uniform noise" + _runs(drawn))
     return figure
 
 
 @_styled
 def pruning(store: Store, rows: Sequence[Row]) -> Figure:
     """Over time: how many pruned rows were wrong, how many wrong rows were pruned, and what is left."""
-    groups = by_cell(row for row in rows if row["spec"]["prune"])
+    pruned = [row for row in rows if row["spec"]["prune"]]
+    groups = by_cell(pruned)
     places = sorted({place[:3] for place in groups}, key=lambda p: (p[0], _paper_place(p[1:])))
     rates = sorted({rate for *_, rate, _ in groups})
-    figure, axes = _panels(max(1, len(places)), 3, "Pruning", rows if places else ())
+    figure, axes = _panels(max(1, len(places)), 3)
     for line, (protocol, dataset, noise) in enumerate(places):
         other = " (table 2)" if protocol.startswith("gce2018-table2") else ""
         title = f"{DATASETS.get(dataset, dataset)}, {noise}{other}"
@@ -126,6 +132,7 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
                     _curve(axis, store, group, column, colour, f"noise rate {rate:g}")
             _finish(axis, legend=False)
     _shared_legend(figure, axes)
+    _title(figure, "Pruning" + _runs(pruned))
     return figure
 
 
@@ -135,7 +142,7 @@ def differences(table: Sequence[Line], title: str) -> Figure:
     table = [line for line in table if line.paper is not None]
     places = sorted({(line.dataset, line.noise) for line in table}, key=_paper_place)
     columns = min(2, max(1, len(places)))
-    figure, axes = _panels(-(-len(places) // columns) or 1, columns, title, (), width=4.6)
+    figure, axes = _panels(-(-len(places) // columns) or 1, columns, width=4.6)
     methods = [m for m in METHOD_COLOURS if any(line.method == m for line in table)]
     for axis, (dataset, noise) in zip(axes, places, strict=False):
         here = [line for line in table if (line.dataset, line.noise) == (dataset, noise)]
@@ -173,31 +180,39 @@ def differences(table: Sequence[Line], title: str) -> Figure:
         axis.remove()
     axes = axes[: max(1, len(places))]
     _shared_legend(figure, axes)
+    _title(figure, title + _changed(line.protocol for line in table))
     return figure
 
 
-def _panels(
-    lines: int, columns: int, title: str, rows: Sequence[Row], *, width: float = 3.5
-) -> tuple[Figure, list[Axes]]:
+def _panels(lines: int, columns: int, *, width: float = 3.5) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * columns, 0.9 + 2.6 * lines), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
-    figure.suptitle(title + _runs(rows), x=0.01, ha="left", fontsize=10)
     return figure, list(axes.flat)
 
 
+def _title(figure: Figure, title: str) -> None:
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+
+
+def _changed(protocols: Iterable[str]) -> str:
+    """What a caption must say of protocols that are not as they stand."""
+    changes = sorted({protocol.partition(" ")[2] for protocol in protocols} - {""})
+    return f" · changed: {'; '.join(changes)}" if changes else ""
+
+
 def _runs(rows: Sequence[Row]) -> str:
-    """What the caption must say of the runs: how many seeds, and what was changed."""
+    """What the caption must say of the runs drawn: how many seeds, and what was changed."""
     if not rows:
         return ""
     curves = Counter(
         json.dumps({**row["spec"], "recipe": {**row["spec"]["recipe"], "seed": None}}) for row in rows
     )
-    changes = {row["spec"]["protocol"].partition(" ")[2] for row in rows} - {""}
     few, many = min(curves.values()), max(curves.values())
     text = f" · {few}" + (f" to {many}" if many > few else "") + f" seed{'s' * (many > 1)}"
-    return text + (f" · changed: {'; '.join(sorted(changes))}" if changes else "")
+    text += _changed(row["spec"]["protocol"] for row in rows)
+    return text + (f" · {mixed}" if (mixed := mixed_versions(rows)) else "")
 
 
 def _where(rows: Iterable[Row], *, q: float | None = None, **wanted: Any) -> list[Row]:
@@ -225,15 +240,18 @@ def _curve(
     line: str = "-",
 ) -> None:
     """Mean over seeds at the measured epochs, with the range of the seeds behind it."""
-    if not rows:
+    # A run that never pruned has no precision, one without validation rows no validation loss.
+    columns = [store.history(row).get(column) for row in rows]
+    runs = [np.array(values, dtype=float) * scale for values in columns if values is not None]
+    if not runs:
         return
-    runs = [np.array(store.history(row)[column], dtype=float) * scale for row in rows]
     length = min(len(run) for run in runs)
     values = np.stack([run[:length] for run in runs])
     measured = np.isfinite(values).all(axis=0)
     epochs = np.arange(1, length + 1)[measured]
     values = values[:, measured]
-    marker = "o" if np.diff(epochs).max(initial=1) > 1 else ""  # gaps: show where the points are
+    gaps = len(epochs) < 2 or np.diff(epochs).max() > 1
+    marker = "o" if gaps else ""  # shows where the points are
     axis.plot(epochs, values.mean(0), line, color=colour, label=label, lw=1.4, marker=marker, ms=2.5)
     if len(runs) > 1:
         axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.2, lw=0)
@@ -248,6 +266,7 @@ def _finish(
         axis.set_yticks([])
         return
     axis.set_xlabel("epoch")
+    axis.locator_params(axis="x", integer=True)
     axis.set_ylim(bottom=bottom, top=top)
     if legend:  # under the panel: curves may go anywhere inside it
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)

@@ -62,5 +62,15 @@ def by_cell(rows: Iterable[Row]) -> dict[tuple[str, str, str, float, str], list[
     return groups
 
 
+def mixed_versions(rows: Iterable[Row]) -> str:
+    """Which versions of the training code made the rows, where it was more than one.
+
+    >>> mixed_versions([{"versions": {"training": 1}}, {"versions": {"training": 2}}])
+    'training code of versions 1 and 2'
+    """
+    found = sorted({row["versions"]["training"] for row in rows})
+    return f"training code of versions {' and '.join(map(str, found))}" if len(found) > 1 else ""
+
+
 def _age(row: Mapping[str, Any]) -> tuple[int, str]:
     return (row["versions"]["training"], row["finished"])

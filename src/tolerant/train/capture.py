@@ -122,7 +122,7 @@ class Stepper:
             else:
                 logits = net(inputs)
             # fp32: a loss from outside may not upcast, and bf16 holds no p_y between 0.996 and 1.
-            loss = self.loss(logits.float(), self.rows.labels.index_select(0, index))
+            loss = self.loss(as_logits(logits), self.rows.labels.index_select(0, index))
             if self.sample_weight is not None:
                 loss = (loss * self.sample_weight[index]).mean()
             if self.ranks.size > 1:
@@ -181,6 +181,16 @@ def split_batches(num_rows: int, size: int, ranks: int = 1) -> tuple[int, int]:
 def autocast(device: torch.device, enabled: bool) -> torch.autocast:
     """bf16 for what is not bf16 already; without a cache, which would outlive a captured step."""
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+def as_logits(output: Any) -> Tensor:
+    """What a model returned, in fp32."""
+    if not isinstance(output, Tensor):
+        raise TypeError(
+            f"the model must return a tensor of logits (rows, classes); got {type(output).__name__}. Wrap it "
+            "in a module that returns the logits alone."
+        )
+    return output.float()
 
 
 def _upload(tensor: Tensor, device: torch.device) -> Tensor:

@@ -36,7 +36,8 @@ class Checkpoints:
         self._pending: Future[None] | None = None
         extra("safetensors.torch")
         probe = self.folder / ".probe"
-        write_atomic(probe, "")  # a read-only folder or a full disk shows before an epoch is spent
+        # A read-only folder, a full disk, a numpy number among the values: shown before an epoch is spent.
+        write_json(probe, self.run)
         probe.unlink()
 
     @property

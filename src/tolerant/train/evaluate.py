@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.losses.log_prob import log_p_y
-from tolerant.train.capture import autocast
+from tolerant.train.capture import as_logits, autocast
 from tolerant.train.rows import Preprocess, Rows
 
 
@@ -81,8 +80,8 @@ def predict_log_proba(
 
 def _logits(model: nn.Module, inputs: Tensor, bf16: bool) -> Tensor:
     with autocast(inputs.device, bf16):
-        logits: Any = model(inputs)
-    return logits.float()
+        logits = model(inputs)
+    return as_logits(logits)
 
 
 def _part_size(num_rows: int, device: torch.device) -> int:

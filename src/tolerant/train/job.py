@@ -119,6 +119,10 @@ class Job:
         """The named network, or a copy of the one given, with the recipe's batch-norm momentum."""
         if isinstance(self.model, nn.Module):
             model = copy.deepcopy(self.model)
+            for module in model.modules():
+                for name, buffer in module._buffers.items():
+                    if buffer is not None and 0 in buffer.stride():  # expanded: it cannot be written to
+                        module._buffers[name] = buffer.clone(memory_format=torch.contiguous_format)
         else:
             shape = tuple(self.dataset.inputs.shape[1:])
             size: dict[str, Any] = (

@@ -40,6 +40,12 @@ class Weights:
                 self.trained[name] = master
         if not self.trained:
             raise ValueError("the model has no parameter that requires a gradient.")
+        dtypes = {weight.dtype for weight in self.trained.values()}
+        if torch.float32 not in dtypes and not any(dtype.is_complex for dtype in dtypes):
+            raise ValueError(
+                f"the model must be trained in float32; its parameters are {', '.join(map(str, dtypes))}. "
+                "Pass model.float(); the recipe's precision says what it computes in."
+            )
         first = next(iter(self.trained.values()))
         # On the device, so that a captured step reads the epoch's rate instead of a constant.
         self.lr = torch.tensor(recipe.lr, dtype=torch.float32, device=first.device)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -302,7 +303,7 @@ class Pruner:
 
 
 def _check_k(k: float) -> None:
-    if not 0 < k < 1:
+    if not isinstance(k, Real | Tensor) or not 0 < k < 1:
         raise ValueError(f"k must be in (0, 1); got {k!r}. To train on all rows, do not prune.")
 
 

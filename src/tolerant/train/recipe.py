@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from typing import Any, Literal, get_args
 
 Augment = Literal["flip-crop", "flip", "crop", "none"]
@@ -61,17 +62,27 @@ class Recipe:
     score_every: int = 10
     """Epochs between scorings of the training rows, for mean p_y in the history; 0: never."""
     seed: int = 0
+    """Of the split, the weights, the order of rows and what is drawn for them. On a CPU a seed gives the
+    same bits, alone or beside other runs; with another number of threads convolutions add up differently."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "milestones", tuple(self.milestones))
+        if isinstance(self.milestones, Iterable):
+            object.__setattr__(self, "milestones", tuple(self.milestones))
+        if not isinstance(self.milestones, tuple) or not all(map(_is_whole, self.milestones)):
+            raise ValueError(f"milestones must be whole numbers, as in (40, 80); got {self.milestones!r}.")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
         for name, low in (("epochs", 1), ("batch_size", 2), ("score_every", 0), ("seed", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < low:
+            if not _is_whole(value) or value < low:
                 raise ValueError(f"{name} must be a whole number, at least {low}; got {value!r}.")
+        if not isinstance(self.compile, bool):
+            raise ValueError(f"compile must be true or false; got {self.compile!r}.")
+        for name in ("lr", "lr_decay", "momentum", "dropout", "validation_fraction", "weight_decay"):
+            if not _is_number(getattr(self, name)):
+                raise ValueError(f"{name} must be a number; got {getattr(self, name)!r}.")
         for name in ("lr", "lr_decay"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0; got {getattr(self, name)!r}.")
@@ -80,7 +91,8 @@ class Recipe:
                 raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)!r}.")
         if not self.weight_decay >= 0:
             raise ValueError(f"weight_decay must be 0 or more; got {self.weight_decay!r}.")
-        if self.batch_norm_momentum is not None and not 0 < self.batch_norm_momentum <= 1:
+        momentum = self.batch_norm_momentum
+        if momentum is not None and not (_is_number(momentum) and 0 < momentum <= 1):
             raise ValueError(
                 f"batch_norm_momentum must be in (0, 1]; got {self.batch_norm_momentum!r}. "
                 "None leaves the model's own."
@@ -115,6 +127,14 @@ class Recipe:
         """
         check_keys("recipe", values, cls)
         return cls(**values)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
