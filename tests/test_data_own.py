@@ -360,6 +360,8 @@ def test_a_date_that_is_none(tmp_path: Path) -> None:
     [
         ("a;label\n1,5;x\n-0,25;y\n2;x\n;y\n1.234,5;x\n", [1.5, -0.25, 2, None, 1234.5]),
         ("a\tlabel\n1,5\tx\n1,5e3\ty\n2\tx\n3\ty\n", [1.5, 1500, 2, 3]),
+        ("a\tlabel\n1,234\tx\n12,345.5\ty\n2\tx\n3\ty\n", [1234, 12345.5, 2, 3]),
+        ("a|label\n1,234|x\n0,345|y\n2|x\n3|y\n", [1.234, 0.345, 2, 3]),
         ('a,label\n"1,234.5",x\n"12,345,678",y\n7,x\n8,y\n', [1234.5, 12345678, 7, 8]),
     ],
 )
@@ -370,6 +372,13 @@ def test_numbers_as_a_spreadsheet_writes_them(text: str, numbers: list[Any], tmp
     assert data.encoder.columns[0].kind == "number"
     assert data.encoder.columns[0].mean == pytest.approx(plain.mean())
     assert data.encoder.columns[0].std == pytest.approx(plain.std(ddof=0))
+
+
+def test_labels_and_ids_stay_as_they_are_written(tmp_path: Path) -> None:
+    rows = "a;id;label\n1,5;1,001;1,5\n2,5;1,002;2,5\n3,5;1,003;1,5\n4;1,004;2,5\n"
+    data = load(write(tmp_path / "x.csv", rows), id="id")
+    assert data.class_names == ("1,5", "2,5")
+    assert data.ids.tolist() == ["1,001", "1,002", "1,003", "1,004"]
 
 
 def test_answers_with_several_choices_are_words(tmp_path: Path) -> None:

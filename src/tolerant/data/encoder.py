@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tolerant.data.spreadsheet import plain_numbers
 from tolerant.extras import extra
 
 # What an empty cell may look like in a CSV file; compared in lower case, without blanks around it.
@@ -192,7 +193,8 @@ def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     else:
         words, empty = _as_words(series)
         numbers = np.full(len(words), np.nan)
-        numbers[~empty] = pandas.to_numeric(pandas.Series(words[~empty]), errors="coerce")
+        plain = plain_numbers(words[~empty], series.attrs.get("separator", ","))
+        numbers[~empty] = pandas.to_numeric(pandas.Series(plain), errors="coerce")
         bad = np.flatnonzero(np.isnan(numbers) & ~empty)
         if len(bad) > (1 - MOSTLY_NUMBERS) * (~empty).sum():
             return None, empty

@@ -19,14 +19,11 @@ import numpy as np
 
 from tolerant.data.damage import reason
 from tolerant.data.dataset import NoisyDataset, encode_labels
-from tolerant.data.encoder import MISSING, MOSTLY_NUMBERS, TableEncoder
+from tolerant.data.encoder import TableEncoder
 from tolerant.extras import extra
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-# A spreadsheet's 1,234.5 between commas is 1.234,5 between semicolons or tabs, in much of the world.
-_GROUPED = r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
-_DECIMAL_COMMA = r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
 _FEWEST_TO_JUDGE = 20  # in fewer rows a column may be like the label by chance
 
 
@@ -45,8 +42,7 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     """The rows of a CSV, TSV, JSON Lines or Parquet file as a pandas DataFrame.
 
     Text may be packed (.csv.gz, .bz2, .xz). Cells of CSV and TSV stay words here, so that a class called NA
-    or 007 keeps its name. The separator is the one of , ; tab and | that the first line has most of. Numbers
-    may be grouped (1,234.5) or, where commas do not separate the columns, have a decimal comma (1.234,5).
+    or 007 keeps its name. The separator is the one of , ; tab and | that the first line has most of.
     """
     pandas = extra("pandas")
     path = Path(path)
@@ -102,7 +98,8 @@ def _read_separated(path: Path) -> Any:
             f"{path} has more than one column {twice[0]!r}; the first of them is meant by that name",
             stacklevel=5,  # where `load` was called
         )
-    return _with_plain_numbers(frame, separator)
+    frame.attrs["separator"] = separator  # which tells what a comma means in a number
+    return frame
 
 
 def _read_json_lines(path: Path) -> Any:
@@ -122,21 +119,6 @@ def _read_json_lines(path: Path) -> Any:
 def _open(path: Path) -> IO[bytes]:
     packed: IO[bytes] = _UNPACK.get(path.suffix.lower(), open)(path, "rb")
     return packed
-
-
-def _with_plain_numbers(frame: Any, separator: str) -> Any:
-    """Columns of 1,234.5, or of 1,5 where commas do not separate, in the digits that Python reads."""
-    for place, name in enumerate(frame.columns):
-        cells = frame[name].fillna("").str.strip()  # a row may be short
-        if not cells.str.contains(",", regex=False).any():
-            continue
-        numbers = cells.str.fullmatch(_GROUPED if separator == "," else _DECIMAL_COMMA)
-        filled = ~cells.str.lower().isin(MISSING)
-        if numbers.sum() >= MOSTLY_NUMBERS * filled.sum():
-            group = "," if separator == "," else "."
-            plain = cells.str.replace(group, "", regex=False).str.replace(",", ".", regex=False)
-            frame.isetitem(place, frame[name].where(~numbers, plain))
-    return frame
 
 
 def _stripped(names: Sequence[str]) -> list[str]:
