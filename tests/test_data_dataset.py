@@ -92,7 +92,7 @@ def test_labels_from_words() -> None:
 @pytest.mark.parametrize(
     ("words", "class_names", "message"),
     [
-        (["a", "a", "catt"], None, r"x\.csv: label 'catt' has not the 2 rows .* min_per_class=1"),
+        (["a", "a", "catt"], None, r"x\.csv: label 'catt' has fewer than the 2 rows .* min_per_class=1"),
         (["a", "b", "c", "c"], None, r"label 'a' .* \(nor have 1 other labels\)"),
         (["a", "a"], None, "at least two"),
         ([], None, "there is no row; at least two"),

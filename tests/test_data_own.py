@@ -123,7 +123,7 @@ def test_no_class_folders(tmp_path: Path) -> None:
 
 def test_a_label_that_appears_once(pictures: Path) -> None:
     picture(pictures / "catt" / "0.png")
-    with pytest.raises(ValueError, match="label 'catt' has not the 2 rows a class needs"):
+    with pytest.raises(ValueError, match="label 'catt' has fewer than the 2 rows a class needs"):
         load(pictures)
     assert load(pictures, min_per_class=1).num_classes == 3
 
@@ -489,7 +489,7 @@ def test_not_a_saved_encoder(value: Any) -> None:
     ("text", "message"),
     [
         ("a,b\n1,2\n", r"has no column 'label'; it has \['a', 'b'\]. Say which with label="),
-        ("a,label\n1,x\n2,x\n3,y\n", "label 'y' has not the 2 rows"),
+        ("a,label\n1,x\n2,x\n3,y\n", "label 'y' has fewer than the 2 rows"),
         ("a,label\n1,x\n2,x\n", "every row is labelled 'x'; at least two classes are needed"),
         ("a,label\n1,x\n2,\n3,\n", r"2 rows have no 'label' \(first: row 1"),
         ("a,label\n", "has no rows"),
@@ -620,7 +620,7 @@ def test_a_large_array_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ({"x": np.full((4, 2), np.nan), "y": [0, 0, 1, 1]}, "row 0 has a NaN or infinite feature"),
         ({"x": np.zeros((4, 3, 8, 8), np.uint8), "y": [0, 0, 1, 1]}, "Move the channels last"),
         ({"x": np.zeros((4, 8, 8, 3)), "y": [0, 0, 1, 1]}, "inputs must be uint8 images"),
-        ({"x": np.eye(4), "y": [0, 1, 1, 1]}, "label '0' has not the 2 rows"),
+        ({"x": np.eye(4), "y": [0, 1, 1, 1]}, "label '0' has fewer than the 2 rows"),
         ({"x": np.array([{}] * 4), "y": [0, 0, 1, 1]}, r"Python objects, which .*array\.astype\(str\)"),
     ],
 )

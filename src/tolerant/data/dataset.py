@@ -187,7 +187,7 @@ def encode_labels(
                 )
             others = f" (nor have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
             raise ValueError(
-                f"{source}: label {rare[0]!r} has not the {min_per_class} rows a class needs"
+                f"{source}: label {rare[0]!r} has fewer than the {min_per_class} rows a class needs"
                 f"{others}; "
                 "correct it, drop the row, or pass min_per_class=1 (--min-per-class 1)"
             )
