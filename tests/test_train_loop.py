@@ -113,6 +113,32 @@ def test_a_constant_column_does_not_explode():
     assert np.all(np.abs(inputs * preprocess.scale - preprocess.mean) < 2)
 
 
+@pytest.mark.parametrize(("side", "most"), [(28, 500), (32, 500), (64, 125), (320, 5)])
+def test_large_pictures_are_scored_in_smaller_parts(side: int, most: int):
+    sizes = []
+
+    class Sizes(nn.Module):
+        def forward(self, x):
+            sizes.append(len(x))
+            return x.mean((2, 3))
+
+    inputs = np.zeros((501 if most == 500 else most + 1, side, side, 3), np.uint8)
+    rows = NoisyDataset(inputs, np.zeros(len(inputs), np.int64), None, ("a", "b", "c"), None, "image")
+    probs = predict_log_proba(Sizes(), rows, Preprocess.fit(inputs, "image", Recipe()))
+    assert probs.shape == (len(inputs), 3)
+    assert len(sizes) == 2
+    assert max(sizes) <= most
+
+
+def test_pixels_are_measured_alike_however_the_rows_are_cut(monkeypatch: pytest.MonkeyPatch):
+    inputs = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+    whole = Preprocess.fit(inputs, "image", Recipe(scale="std"))
+    monkeypatch.setattr("tolerant.train.rows._CHUNK_CELLS", 3 * 8 * 8 * 3)
+    cut = Preprocess.fit(inputs, "image", Recipe(scale="std"))
+    assert np.array_equal(whole.mean, cut.mean)
+    assert whole.scale == cut.scale
+
+
 def test_chosen_epoch_is_the_first_of_the_best_validation_epochs():
     data = table()
     result = fit(data, recipe=quick(epochs=8), test=table(100, 0.0, seed=1))

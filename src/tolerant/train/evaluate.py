@@ -15,6 +15,8 @@ from tolerant.losses.log_prob import log_p_y
 from tolerant.train.capture import as_logits, autocast
 from tolerant.train.rows import Preprocess, Rows
 
+_PIXELS = 32 * 32
+
 
 @dataclass(frozen=True, eq=False)
 class Scores:
@@ -34,7 +36,7 @@ def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = 
     log_probs, correct = [], []
     loss_sum = torch.zeros((), dtype=torch.float64, device=rows.device)
     with evaluating(model):
-        size = min(_part_size(len(rows), rows.device), -(-len(rows) // rows.ranks.size))
+        size = min(_part_size(rows), -(-len(rows) // rows.ranks.size))
         for number, (part, inputs) in enumerate(rows.in_order(size)):
             labels = rows.labels[part]
             if not rows.ranks.owns(number):
@@ -71,7 +73,7 @@ def predict_log_proba(
         with evaluating(model.to(device)):
             parts = [
                 torch.log_softmax(_logits(model, inputs, bf16), 1).cpu()
-                for _, inputs in rows.in_order(_part_size(len(rows), device))
+                for _, inputs in rows.in_order(_part_size(rows))
             ]
     finally:
         model.to(home)
@@ -84,11 +86,16 @@ def _logits(model: nn.Module, inputs: Tensor, bf16: bool) -> Tensor:
     return as_logits(logits)
 
 
-def _part_size(num_rows: int, device: torch.device) -> int:
-    """Equal parts of at most 2,500 rows on a GPU, which they fill, and 500 in a CPU's caches."""
-    most = 2500 if device.type == "cuda" else 500
-    parts = max(1, -(-num_rows // most))
-    return max(1, -(-num_rows // parts))
+def _part_size(rows: Rows) -> int:
+    """Equal parts of at most 2,500 rows on a GPU, which they fill, and 500 in a CPU's caches.
+
+    Of pictures larger than CIFAR's as many as have the same number of pixels, or scoring would need more
+    memory than training.
+    """
+    most = 2500 if rows.device.type == "cuda" else 500
+    most = max(1, most * _PIXELS // max(_PIXELS, rows.pixels))
+    parts = max(1, -(-len(rows) // most))
+    return max(1, -(-len(rows) // parts))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,8 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.train import distributed
 from tolerant.train.recipe import Recipe
 
-_CHUNK = 4096  # rows read at once when a whole data set is passed over
+_CHUNK = 4096  # rows read at once when a whole data set is passed over,
+_CHUNK_CELLS = 1 << 24  # but of large pictures fewer: 128 MiB of squares
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class Preprocess:
         total = np.zeros(shape, np.int64 if kind == "image" else np.float64)
         squares = np.zeros(shape, np.float64)
         with_std = recipe.scale == "std" or (recipe.scale == "auto" and kind == "table")
-        for chunk in _chunks(inputs):
+        for chunk in _chunks(inputs, kind):
             total += chunk.sum(0, dtype=total.dtype)
             if with_std:
                 squares += np.square(chunk, dtype=np.float64).sum(0)
@@ -79,6 +81,7 @@ class Rows:
             mean = max(float(np.mean(weight)), 1e-300)
             self.weight = torch.from_numpy((weight / mean).astype(np.float32)).to(device)
         self.device, self.kind = device, preprocess.kind
+        self.pixels = math.prod(preprocess.mean.shape[:2]) if self.kind == "image" else 1
         self.dtype = torch.bfloat16 if bf16 else torch.float32
         self.labels = torch.from_numpy(np.ascontiguousarray(labels)).to(device)
         self._mean = torch.from_numpy(preprocess.mean.copy()).to(device)
@@ -156,6 +159,9 @@ def draw_epoch(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dic
     }
 
 
-def _chunks(inputs: Any) -> Iterator[np.ndarray]:
-    for start in range(0, len(inputs), _CHUNK):
-        yield np.asarray(inputs[np.arange(start, min(start + _CHUNK, len(inputs)))])
+def _chunks(inputs: Any, kind: str) -> Iterator[np.ndarray]:
+    size = _CHUNK
+    if kind == "image":  # sums of whole numbers, the same however they are cut; those of a table are not
+        size = max(1, min(size, _CHUNK_CELLS // math.prod(inputs.shape[1:])))
+    for start in range(0, len(inputs), size):
+        yield np.asarray(inputs[np.arange(start, min(start + size, len(inputs)))])
