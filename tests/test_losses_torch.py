@@ -357,7 +357,7 @@ def test_nan_logits_give_nan(name):
         assert gradient[2].isnan().all()
 
 
-@pytest.mark.parametrize("name", PHI_LOSSES)
+@pytest.mark.parametrize("name", REGISTRY)
 def test_masked_classes(name):
     """A logit of -inf takes a class out: finite gradients, also for the masked label of a bounded loss."""
     logits = torch.tensor([[0.0, -math.inf, 1.0], [-math.inf, 2.0, -math.inf], [-math.inf, 0.0, 1.0]])
@@ -366,6 +366,21 @@ def test_masked_classes(name):
     assert not value.isnan().any()
     assert torch.isfinite(gradient).all()
     assert gradient[0, 1] == 0
+
+
+@pytest.mark.parametrize("loss", [make_loss("nce"), make_loss("nfl"), make_loss("nfl", gamma=2.0)], ids=repr)
+def test_a_masked_class_is_as_good_as_none(loss):
+    """Normalised over the classes that are left; a masked label costs all there is, the only class nothing."""
+    logits, labels, _ = example(15, dtype=torch.float64)
+    wide = torch.cat([logits, torch.full((len(logits), 2), -math.inf, dtype=torch.float64)], dim=1)
+    value, gradient = value_and_gradient(loss, logits, labels)
+    wide_value, wide_gradient = value_and_gradient(loss, wide, labels)
+    torch.testing.assert_close(wide_value, value)
+    torch.testing.assert_close(wide_gradient[:, :-2], gradient)
+    assert not wide_gradient[:, -2:].any()
+    ends = torch.tensor([[-math.inf, 1.0, 2.0], [1.0, -math.inf, -math.inf]])
+    values = loss(ends, torch.tensor([0, 0]))
+    assert values.tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("row", [[200.0, 0.0, 0.0], [-200.0, 0.0, -200.0], [0.0, -math.inf, -math.inf]])

@@ -18,7 +18,7 @@ from tolerant.losses.reduction import Weighing, rows_of, weighted_loss
 
 
 def nce(logits: Tensor, labels: Tensor) -> Tensor:
-    """Normalised cross entropy: cross entropy over its sum for all classes."""
+    """Normalised cross entropy: cross entropy over its sum for all classes, those masked by -inf left out."""
     return _normalised(PHI["cce"], logits, labels)
 
 
@@ -78,18 +78,22 @@ def _normalised(phi: Phi, logits: Tensor, labels: Tensor, **hyper: float) -> Ten
     if labels.is_floating_point():
         return _pick(per_class, labels) / per_class.sum(-1)
     is_label = torch.arange(per_class.shape[-1], device=labels.device) == labels.unsqueeze(-1)
-    others = torch.where(is_label, 0.0, per_class).sum(-1)
+    others = torch.where(is_label | (logits == -math.inf), 0.0, per_class).sum(-1)
     return _Share.apply(_pick(per_class, labels), others)
 
 
 class _Share(torch.autograd.Function):
-    """a / (a + b). Autograd's 1/s - a/s^2 loses all digits of b/s^2 once b is small."""
+    """a / (a + b). Autograd's 1/s - a/s^2 loses all digits of b/s^2 once b is small.
+
+    Flat at its ends: 1 for a masked label, whose a is infinite, and 0 for the only class left, with a = b = 0.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(a: Tensor, b: Tensor) -> Tensor:
-        return a / (a + b)
+        share: Tensor = a / (a + b)
+        return torch.where(a == 0, 0.0, torch.where(a == math.inf, 1.0, share))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -98,7 +102,9 @@ class _Share(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         a, b = ctx.saved_tensors
-        scaled = grad / (a + b) / (a + b)
+        flat = (a == math.inf) | (a + b == 0)
+        a, b = torch.where(flat, 1.0, a), torch.where(flat, 0.0, b)
+        scaled = torch.where(flat, 0.0, grad / (a + b) / (a + b))
         return scaled * b, -scaled * a
 
 
