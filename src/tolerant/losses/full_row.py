@@ -85,7 +85,7 @@ def _normalised(phi: Phi, logits: Tensor, labels: Tensor, **hyper: float) -> Ten
 class _Share(torch.autograd.Function):
     """a / (a + b). Autograd's 1/s - a/s^2 loses all digits of b/s^2 once b is small.
 
-    Flat at its ends: 1 for a masked label, whose a is infinite, and 0 for the only class left, with a = b = 0.
+    Flat at its ends: 1 for a masked label, whose a is infinite; 0 for the only class left, with a = b = 0.
     """
 
     generate_vmap_rule = True
