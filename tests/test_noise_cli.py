@@ -132,7 +132,7 @@ def test_open_set(tmp_path: Path) -> None:
         (["digits", "--rate", "40"], "Did you mean 0.4"),
         (["digits", "--rate", "0.4", "--kind", "cats"], "--kind"),
         (["digits", "--rate", "0.4", "--kind", "class-map"], "classes of neither"),
-        (["digits", "--rate", "0.4", "--seed", "-1"], "'--seed': Input should be greater than or equal to 0"),
+        (["digits", "--rate", "0.4", "--seed", "-1"], "Invalid value for '--seed'"),
         (["no-such-data", "--rate", "0.4"], "no-such-data"),
     ],
 )
