@@ -51,6 +51,7 @@ DEFINITIONS = {
     "js": lambda p, pi: js(p[0], mpf(pi)),
     "nce": lambda p: mpmath.log(p[0]) / sum(mpmath.log(p_j) for p_j in p),
     "nfl": lambda p, gamma: focal(p[0], gamma) / sum(focal(p_j, gamma) for p_j in p),
+    "ngce": lambda p, q: lq(p[0], q) / sum(lq(p_j, q) for p_j in p),
     "gjs": lambda p, pi: js(p[0], mpf(pi)),
     "bootstrap-soft": lambda p, beta: -mpf(beta) * mpmath.log(p[0]) + (1 - mpf(beta)) * entropy(p),
     "bootstrap-hard": lambda p, beta: -mpf(beta) * mpmath.log(p[0]) - (1 - mpf(beta)) * mpmath.log(max(p)),

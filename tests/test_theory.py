@@ -400,7 +400,7 @@ def test_symmetry_alone_is_not_enough_for_class_noise():
 
 
 SYMMETRIC = {"mae": lambda c: 2 * (c - 1), "rce": lambda c: 4 * (c - 1), "nce": lambda c: 1,
-             "nfl": lambda c: 1}  # fmt: skip
+             "nfl": lambda c: 1, "ngce": lambda c: 1}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REGISTRY)

@@ -2,7 +2,7 @@
 
 from tolerant.losses.binary import BinaryLqLoss
 from tolerant.losses.combine import BackwardCorrected, ForwardCorrected, SumLoss
-from tolerant.losses.full_row import BootstrapLoss, GJSLoss, HardBootstrapLoss, NCELoss, NFLLoss
+from tolerant.losses.full_row import BootstrapLoss, GJSLoss, HardBootstrapLoss, NCELoss, NFLLoss, NGCELoss
 from tolerant.losses.linear import LinearLqLoss
 from tolerant.losses.phi_losses import (
     AELLoss,
@@ -40,6 +40,7 @@ __all__ = [
     "MAELoss",
     "NCELoss",
     "NFLLoss",
+    "NGCELoss",
     "PHuberLoss",
     "RCELoss",
     "SCELoss",

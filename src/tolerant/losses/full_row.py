@@ -27,6 +27,11 @@ def nfl(logits: Tensor, labels: Tensor, *, gamma: float = 0.5) -> Tensor:
     return _normalised(PHI["focal"], logits, labels, gamma=gamma)
 
 
+def ngce(logits: Tensor, labels: Tensor, *, q: float = 0.7) -> Tensor:
+    """Normalised L_q (generalised cross entropy)."""
+    return _normalised(PHI["lq"], logits, labels, q=q)
+
+
 def bootstrap_soft(logits: Tensor, labels: Tensor, *, beta: float = 0.95) -> Tensor:
     """Cross entropy with the label mixed with the model's own probabilities.
 
@@ -124,6 +129,16 @@ class NFLLoss(RobustLoss):
     paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
     domains = PHI["focal"].domains
     formula = staticmethod(nfl)
+
+
+class NGCELoss(RobustLoss):
+    """Normalised L_q."""
+
+    name = "ngce"
+    limits = "q -> 0: nce; q = 1: mae / (2 C - 2)"
+    paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
+    domains = PHI["lq"].domains
+    formula = staticmethod(ngce)
 
 
 class BootstrapLoss(RobustLoss):

@@ -50,6 +50,7 @@ REGISTRY: dict[str, LossInfo] = {
         phi_losses.JSLoss,
         full_row.NCELoss,
         full_row.NFLLoss,
+        full_row.NGCELoss,
         full_row.GJSLoss,
         full_row.BootstrapLoss,
         full_row.HardBootstrapLoss,
