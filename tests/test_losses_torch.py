@@ -370,7 +370,7 @@ def test_masked_classes(name):
 
 @pytest.mark.parametrize(("name", "hyper"), [("nce", {}), ("nfl", {}), ("nfl", {"gamma": 2.0}), ("ngce", {})])
 def test_a_masked_class_is_as_good_as_none(name, hyper):
-    """Normalised over the classes that are left; the only class costs 0, a masked label 1 of an infinite loss."""
+    """Normalised over the classes that are left; the only one costs 0, a masked label 1 where cce is inf."""
     loss = make_loss(name, **hyper, reduction="none")
     logits, labels, _ = example(15, dtype=torch.float64)
     wide = torch.cat([logits, torch.full((len(logits), 2), -math.inf, dtype=torch.float64)], dim=1)
