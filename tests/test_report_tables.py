@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -283,6 +284,8 @@ def test_the_command_writes_the_three_forms(store: Store, tmp_path: Path) -> Non
     result = cli("table1", "--results", str(store.folder), "--out", str(out))
     assert result.exit_code == 0, result.output
     assert "5 runs, 5.0 minutes of H200" in result.output
+    lines = [line for line in result.output.splitlines() if line.startswith("| ")]
+    assert len({cell_len(line) for line in lines}) == 1  # columns one below the other
     assert sorted(path.name for path in out.iterdir()) == ["table1.csv", "table1.md", "table1.png"]
     assert (out / "table1.png").read_bytes().startswith(b"\x89PNG")
     assert cli("cifar-n", "--results", str(store.folder)).output.count("CIFAR-10N worse") == 1
@@ -297,7 +300,7 @@ def test_a_document_is_filled_and_filling_twice_changes_nothing(store: Store, tm
     once = docs.read_text()
     assert once.count("kept") == len(names)
     assert "82.00 ± 1.00" in once
-    assert "![figure2](figures/figure2.png)" in once
+    assert "](figures/figure2.png)" in once
     assert (docs.parent / "figures" / "table1.png").exists()
     assert cli("--docs", str(docs), "--results", str(store.folder)).exit_code == 0
     assert docs.read_text() == once
