@@ -474,6 +474,19 @@ def test_a_class_written_from_right_to_left_stays_in_its_place(
     assert min(found.values()) > 0
 
 
+def test_each_line_of_a_text_starts_on_the_side_of_its_script(browser: Browser, tmp_path: Path) -> None:
+    texts = np.array(["\u05e2\u05d1\u05e8\u05d9\u05ea.\nEnglish."] * 2, dtype=object)
+    data = NoisyDataset(texts, np.array([0, 1]), None, ("a", "b"), kind="text")
+    suspects = find_suspects(data.given_labels, np.array([[0.1, 0.9], [0.1, 0.9]]), class_names=("a", "b"))
+    write_page(tmp_path / "texts.html", suspects, data)
+    browser.open(tmp_path / "texts.html")
+    gaps = """const words = document.querySelector('.words'), text = document.createRange();
+    text.selectNodeContents(words);
+    const [box, written] = [words.getBoundingClientRect(), text.getBoundingClientRect()];
+    return [written.left - box.left, box.right - written.right];"""
+    assert max(browser.run(gaps)) < 20  # English on the left, Hebrew on the right, up to the padding
+
+
 LUMINANCE = """
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const rgba = (color) => {

@@ -245,6 +245,12 @@ def test_heat_map_of_many_classes_shows_the_worst() -> None:
     assert {"class 70", "class 71"} <= set(heat["names"])
 
 
+def test_heat_map_stands_names_upright_that_do_not_fit_beside_each_other() -> None:
+    assert not heat_map(np.eye(3), ("cat", "dog", "bird"), set())["upright"]
+    assert heat_map(np.eye(3), ("a long name", "another long name", "bird"), set())["upright"]
+    assert not heat_map(np.eye(20), [str(label) for label in range(20)], set())["upright"]
+
+
 def test_heat_map_without_mistakes_is_plain() -> None:
     cells = [c for row in heat_map(np.eye(2), "ab", set())["rows"] for c in row["cells"]]
     assert [cell["look"] for cell in cells] == ["own", "zero", "zero", "own"]

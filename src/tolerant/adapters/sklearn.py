@@ -26,6 +26,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     only the rows whose label the model believes (p_y > k), the epoch being chosen on held-out noisy rows.
     Rows that models from other folds think wrong are left out from the start.
 
+    Inputs are features (n, d), dense, sparse, a tensor or a pandas frame of numbers, or pictures: uint8
+    (n, height, width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole.
+
     Parameters
     ----------
     loss : str or nn.Module
@@ -45,7 +48,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         "auto": a dense network for features, a small convolutional one for pictures (ResNet-18 on a GPU
         from 20,000 pictures on). A name of ``tolerant.train.MODELS``, or a function
         ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or (channels, height, width).
-    epochs, batch_size, lr : None to have them chosen by the number of rows
+    epochs, batch_size, lr : int, int, float or None
+        None: chosen by the number of rows.
     weight_decay : float
     validation_fraction : float
         Share of rows held out, with their given labels, to choose the epoch; below 100 rows none are.
@@ -62,7 +66,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    classes_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn
+    classes_, n_features_in_, feature_names_in_ : ndarray, int, ndarray
+        As everywhere in scikit-learn.
     p_y_ : ndarray (n,)
         Probability of each row's given label.
     kept_ : ndarray of bool (n,)
@@ -73,11 +78,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Estimated, [i, j] = P(given = j given that true = i).
     suspects_ : tolerant.audit.Suspects
         Rows whose label the model would change, most doubtful first; ``suspects_.to_frame()``.
-    model_, history_, k_ : the network, one dict an epoch, the threshold used (None without pruning)
+    model_, history_, k_ : nn.Module, list of dict, float or None
+        The network, one dict an epoch, the threshold used (None without pruning).
 
-    Inputs are features (n, d), dense, sparse, a tensor or a pandas frame of numbers, or pictures: uint8
-    (n, height, width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole.
-
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2)); true = np.where(X[:, 0] > 0, "yes", "no")
     >>> given = np.where(rng.random(300) < 0.2, "yes", true)

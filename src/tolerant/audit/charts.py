@@ -48,11 +48,14 @@ def heat_map(
             pair = (true, given) if (true, given) in pairs else None
             cells.append({"text": text, "look": shade, "pair": pair})
         rows.append({"name": class_names[true], "cells": cells})
+    names = [class_names[label] for label in labels]
+    lengths = [len(name) for name in names]
+    across = 7 * (sum(lengths) + max(lengths)) + 12 * len(names)  # pixels of a line of names, in small type
     return {
-        "names": [class_names[label] for label in labels],
+        "names": names,
         "rows": rows,
         "cut": len(labels) < len(class_names),
-        "upright": max(len(class_names[label]) for label in labels) > 3,
+        "upright": max(lengths) > 3 and across > 300,  # the width of the panel on a phone
     }
 
 

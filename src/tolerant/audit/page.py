@@ -158,7 +158,7 @@ def _summary(
         "weak": suspects.weak,
         "num_classes": len(names),
         "has_kept": suspects.kept is not None,
-        "classes_line": ", ".join(names[:4]) + (", …" if len(names) > 4 else ""),
+        "first_classes": names[:4],
         "kept_share": None if suspects.kept_share is None else percent(suspects.kept_share),
         "noise": {
             "estimate": percent(rate.estimate),

@@ -33,8 +33,9 @@ def audit(
 ) -> None:
     """List doubtful labels and write the page to review them.
 
-    Of a run: from its stored predictions, in seconds. Of data: trains first, as `tolerant train` does,
-    over several processes too (torchrun --nproc-per-node N -m tolerant audit ...).
+    Of a run: from its stored predictions, in seconds. Of data: trains first, as `tolerant train` does.
+
+    Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
     from tolerant.audit.plan import Settings
     from tolerant.audit.run_folder import load_run, load_suspects, write_review

@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 def noise(
     source: own.SourceArgument,
-    kind: Annotated[Kind, typer.Option(help="Kind of noise.")] = Kind.uniform,
+    kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"One of {', '.join(Kind)}.")] = Kind.uniform,
     rate: Annotated[
         float | None, typer.Option(help="Noise rate in [0, 1]; all kinds but matrix need it.")
     ] = None,

@@ -27,8 +27,20 @@ class Report(StrEnum):
     digits = "digits"
 
 
+_ALT = {
+    "figure1": "Test accuracy of CCE and MAE on clean labels, and p_y of right and wrong labels, by epoch.",
+    "figure2": "Test accuracy and validation loss by epoch, for six q at three noise rates.",
+    "pruning": "Precision and recall of pruning, and the rows left, by epoch, for each data set and noise.",
+    "table1": "Our accuracy minus the paper's, with intervals, for each cell of table 1.",
+    "table2": "Our accuracy minus the paper's, with intervals, for each cell of table 2.",
+    "cifar-n": "Our accuracy minus the published one, with intervals, for each kind of label.",
+}
+
+
 def report(
-    name: Annotated[Report | None, typer.Argument(help="Table or figure.")] = None,
+    name: Annotated[
+        Report | None, typer.Argument(metavar="NAME", help=f"One of {', '.join(Report)}.")
+    ] = None,
     results: Annotated[Path, typer.Option(help="Folder with the stored rows.")] = Path("results"),
     out: Annotated[Path | None, typer.Option(help="Write .md, .csv and .png there.")] = None,
     changed: Annotated[
@@ -87,7 +99,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
     rows = select(store, name, changed=changed)
     table = lines(rows, name)
     text = _text(rows, table)
-    typer.echo(text)
+    typer.echo(_aligned(text))
     if not rows:
         _mention_others(len(select(store, name, changed="all")), changed)
     if out is not None:
@@ -97,6 +109,26 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
             typer.echo(f"no picture: {mixed}, and --changed names it")
         elif any(line.paper for line in table):
             typer.echo(_save(_differences(table, name), out, name))
+
+
+def _aligned(text: str) -> str:
+    """The same Markdown with its columns one below the other, to be read in a terminal."""
+    from rich.cells import cell_len
+
+    rows = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    right = [cell.endswith("-:") for cell in rows[1]] if rows else []
+
+    def padded(line: str) -> str:
+        if not line.startswith("| "):
+            return line
+        cells = []
+        for cell, width, number in zip(line[2:-2].split(" | "), widths, right, strict=True):
+            space = " " * (width - cell_len(cell))
+            cells.append(space + cell if number else cell + space)
+        return f"| {' | '.join(cells)} |"
+
+    return "\n".join(map(padded, text.splitlines()))
 
 
 def _text(rows: list[Row], table: list[Line]) -> str:
@@ -127,7 +159,8 @@ def _figure(store: Store, name: str, rows: list[Row]) -> Figure:
 def _differences(table: list[Line], name: str) -> Figure:
     from tolerant.report import figure
 
-    title = f"{name}: ours minus the paper, 95 % intervals\n(wide ones leave their panel)"
+    where = name.replace("table", "Table ")
+    title = f"{where}: ours minus the paper, 95 % intervals\n(wide ones leave their panel)"
     return figure.differences(table, title)
 
 
@@ -169,6 +202,6 @@ def _fill(docs: Path, store: Store) -> None:
         if drawn is None:
             return "No stored rows yet."
         path = _save(drawn, docs.parent / "figures", name)
-        return f"![{name}](figures/{path.name})"
+        return f"![{_ALT[name]}](figures/{path.name})"
 
     write_atomic(docs, fill(docs.read_text("utf-8"), block))

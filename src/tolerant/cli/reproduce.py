@@ -39,7 +39,9 @@ Commas = Annotated[str | None, typer.Option(help="Only these, separated by comma
 
 
 def reproduce(
-    experiment: Annotated[Experiment, typer.Argument(help="Table, figure, theory, or digits.")],
+    experiment: Annotated[
+        Experiment, typer.Argument(metavar="EXPERIMENT", help=f"One of {', '.join(Experiment)}.")
+    ],
     dataset: Commas = None,
     noise: Commas = None,
     rate: Commas = None,
@@ -74,7 +76,7 @@ def reproduce(
         bool, typer.Option("--dry-run", help="Only print the runs, what they cost, and which are stored.")
     ] = False,
 ) -> None:
-    """Run what is not stored in --results yet; after a stop, the same command resumes."""
+    """Run the paper's experiments that are not stored yet; after a stop, the same command resumes."""
     if experiment is Experiment.theory:
         from tolerant.experiment.theory import tables
 
@@ -168,20 +170,23 @@ def _plan(specs: Sequence[RunSpec], store: Store) -> None:
     todo = {spec.key for spec in missing(specs, store)}
     total = 0.0
     asked = {spec.key for spec in specs}
-    for spec in with_needs(specs):
+    runs = with_needs(specs)
+    width = max((len(spec.title()) for spec in runs), default=0)
+    for spec in runs:
         seconds = estimate_s(spec, rows)
         if spec.key in todo:
             total += seconds
         elif spec.key not in asked:
             continue  # a needed run that is not needed any more
         state = f"about {words(seconds)}" if spec.key in todo else "stored"
-        typer.echo(f"{spec.key}  {spec.title()}  {state}")
-    where = "as on the machines of the stored rows, else one H200"
-    typer.echo(f"{len(todo)} runs to do: about {words(total)} of device time ({where})")
+        typer.echo(f"{spec.key}  {spec.title():{width}}  {state}")
     if specs and specs[0].protocol.startswith("gce2018"):
         typer.echo("\nWhere the paper is silent or can be read two ways:")
         for name, reason in CHOICES.items():
             typer.echo(f"- {name}: {reason}")
+        typer.echo()
+    where = "as on the machines of the stored rows, else one H200"
+    typer.echo(f"{len(todo)} runs to do: about {words(total)} of device time ({where})")
 
 
 def _split(text: str | None) -> list[str] | None:

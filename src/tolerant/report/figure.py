@@ -112,15 +112,15 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
     groups = by_cell(pruned)
     places = sorted({place[:3] for place in groups}, key=lambda p: (p[0], _paper_place(p[1:])))
     rates = sorted({rate for *_, rate, _ in groups})
-    figure, axes = _panels(max(1, len(places)), 3)
+    figure, axes = _panels(max(1, len(places)), 3, height=2.1)
     for line, (protocol, dataset, noise) in enumerate(places):
         other = " (table 2)" if protocol.startswith("gce2018-table2") else ""
         title = f"{DATASETS.get(dataset, dataset)}, {noise}{other}"
         for number, (column, label) in enumerate(
             (
-                ("prune_precision", "precision: wrong among pruned"),
-                ("prune_recall", "recall: pruned among wrong"),
-                ("kept_fraction", "kept among all rows"),
+                ("prune_precision", "wrong among pruned\n(precision)"),
+                ("prune_recall", "pruned among wrong\n(recall)"),
+                ("kept_fraction", "kept among all"),
             )
         ):
             axis = axes[3 * line + number]
@@ -130,7 +130,9 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
                 if where == [protocol, dataset, noise]:
                     colour = LINE_COLOURS[rates.index(rate) % len(LINE_COLOURS)]
                     _curve(axis, store, group, column, colour, f"noise rate {rate:g}")
-            _finish(axis, legend=False)
+            _finish(axis, legend=False, bottom=-0.03, top=1.03)  # shares, all on one scale
+            axis.margins(x=0)
+            axis.set_xlim(left=0)  # precision begins with the first pruning, the others with the run
     _shared_legend(figure, axes)
     _title(figure, "Pruning" + _runs(pruned))
     return figure
@@ -184,10 +186,12 @@ def differences(table: Sequence[Line], title: str) -> Figure:
     return figure
 
 
-def _panels(lines: int, columns: int, *, width: float = 3.5) -> tuple[Figure, list[Axes]]:
+def _panels(
+    lines: int, columns: int, *, width: float = 3.1, height: float = 2.6
+) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width * columns, 0.9 + 2.6 * lines), layout="constrained")
+    figure = Figure(figsize=(width * columns, 0.9 + height * lines), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     return figure, list(axes.flat)
 

@@ -40,7 +40,7 @@ function fillPairs() {
   const top = [...counts].filter(([, count]) => count > 1).sort((a, b) => b[1] - a[1]).slice(0, 8);
   for (const [pair, count] of top) {
     const [given, suggested] = pair.split(" ");
-    byId("pairs").append(make("button", { type: "button", "data-given": given, "data-suggested": suggested, "aria-pressed": "false" },
+    byId("pairs").append(make("button", { type: "button", "data-given": given, "data-suggested": suggested, "aria-pressed": "false", title: `${className(given)} → ${className(suggested)}` },
       make("bdi", { text: className(given) }), " ", make("span", { "aria-hidden": "true", text: "→" }), make("span", { class: "hidden", text: "to" }),
       " ", make("bdi", { text: className(suggested) }), make("small", { text: `${grouped(count)} rows` })));
   }
