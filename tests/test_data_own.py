@@ -338,7 +338,9 @@ def test_dates_are_numbers(form: str | None, tmp_path: Path) -> None:
         frame.assign(when=when.strftime(form)).to_csv(path, index=False)
     data = load(path)
     assert data.inputs.tolist() == [[-1], [1], [-1], [1]]
-    assert columns_and_values(data.inputs[:2], data.encoder, None)[1] == [["2020-01-01"], ["2020-01-03"]]
+    assert columns_and_values(data, np.arange(2))[1] == [
+        [word] for word in when.strftime(form or "%Y-%m-%d")[:2]
+    ]
     assert data.encoder.transform(pandas.DataFrame({"when": ["2020-01-02"]})).tolist() == [[0]]
     assert data.encoder.transform(pandas.DataFrame({"when": ["", "?"]})).tolist() == [[0], [0]]
     with pytest.raises(ValueError, match="column 'when' held dates in training; now it holds words"):

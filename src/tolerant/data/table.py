@@ -148,7 +148,8 @@ def load_table(
     frame: its rows as a DataFrame, if they are read already; `path` then only names them.
     label, true_label, id: the columns of given labels, true labels and row names.
     text: the column of text; without it every other column is a feature.
-    ignore, categorical: columns to leave out; columns of codes that look like numbers.
+    ignore, categorical: columns to leave out, which a person still sees; columns of codes that look
+        like numbers.
     encoder, class_names: those of the training rows, for rows that come later.
 
     >>> import tempfile
@@ -176,7 +177,10 @@ def load_table(
     if encoder is None:
         _warn_of_copies(features, given, label)
         encoder = TableEncoder.fit(features, categorical=categorical)
-    return NoisyDataset(encoder.transform(features), given, true, names, ids, "table", encoder)
+    inputs = encoder.transform(features)
+    shown = dict.fromkeys([*(c.name for c in encoder.columns), *ignore])
+    cells = frame[[name for name in shown if name not in (label, true_label, id)]]
+    return NoisyDataset(inputs, given, true, names, ids, "table", encoder, cells=cells)
 
 
 def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
