@@ -264,7 +264,8 @@ def test_codes_that_look_like_numbers(tmp_path):
     said = tolerant(
         "train", tmp_path / "rows.csv", "--categorical", "postcode", "--out", tmp_path / "run", *QUICK
     )
-    assert "rows.csv --categorical postcode --labels corrections.csv" in said
+    out = tmp_path / "run"
+    assert f"rows.csv --categorical postcode --labels corrections.csv --out {out}\n" in said
     columns = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]["encoder"]["columns"]
     assert columns[0]["categories"] == ["10000", "10001", "10002"]
 
@@ -432,8 +433,46 @@ def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys
     assert all(torch.equal(went_on[name], tensor) for name, tensor in never_stopped.items())
     with pytest.raises(typer.Exit):
         run("run", _Stop())
-    run("run", other, replace(settings, lr=0.02))
+    with pytest.warns(UserWarning, match="earlier-1"):
+        run("run", other, replace(settings, lr=0.02))
     assert other.records == [None]
+
+
+def test_a_run_of_other_settings_is_set_aside_and_the_same_one_written_again(tmp_path):
+    write_table(tmp_path / "rows.csv")
+    rows, run = own.make_source(str(tmp_path / "rows.csv"), id="key"), tmp_path / "run"
+
+    def train(seed: int) -> bytes:
+        own.train(rows, run, Settings(epochs=3, seed=seed), device="cpu", folds=0)
+        return (run / "model.safetensors").read_bytes()
+
+    first = train(0)
+    assert train(0) == first
+    assert {path.name for path in run.iterdir()} == FILES
+    (run / "suspects.csv").write_text("marked by hand")
+    for number in (1, 2):
+        with pytest.warns(UserWarning, match=rf"run of other data or settings.*earlier-{number} now.*--out"):
+            train(number)
+    assert {path.name for path in run.iterdir()} == FILES | {"earlier-1", "earlier-2"}
+    assert {path.name for path in (run / "earlier-1").iterdir()} == FILES
+    assert (run / "earlier-1" / "model.safetensors").read_bytes() == first
+    assert (run / "earlier-1" / "suspects.csv").read_text() == "marked by hand"
+    assert "Review them" in tolerant("audit", run / "earlier-2")
+
+
+def test_audit_does_not_write_over_another_runs_list(trained, tmp_path):
+    (tmp_path / "spec.json").write_text("{}")
+    result = CliRunner().invoke(make_app(), ["audit", str(trained / "run"), "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "holds another run" in " ".join(result.output.replace("│", " ").split())
+    assert not (tmp_path / "suspects.csv").exists()
+
+
+def test_the_next_command_goes_to_the_folder_that_was_given(trained, tmp_path, monkeypatch):
+    said = tolerant("audit", trained / "run").replace("\n", " ")
+    assert f"--labels corrections.csv --out {trained / 'run'}" in said
+    monkeypatch.chdir(trained)
+    assert "--out" not in tolerant("audit", "run"), "the default of train"
 
 
 @pytest.mark.parametrize("changed", ["inputs", "labels", "settings", "folds", "reviewed"])

@@ -55,8 +55,9 @@ def train_source(
     the labels that the first had left. What a person has decided is not asked again.
 
     Checkpoints lie in the run folder meanwhile: stopped or killed, the same call goes on from them, and a
-    call with other rows or settings starts anew. Over several ranks all of them load and train, rank 0
-    writes, and ``torchrun --max-restarts`` goes on in the same way.
+    call with other rows or settings starts anew; a finished run of others that lies there is set aside.
+    Over several ranks all of them load and train, rank 0 writes, and ``torchrun --max-restarts`` goes on in
+    the same way.
     """
     ranks = current()
     checkpoints = Path(folder) / "checkpoints"
@@ -66,6 +67,7 @@ def train_source(
     if not ranks.rank:
         make_folder(folder)  # refused now rather than after hours of training, as the ids and labels above
     features = Features.fit(dataset)
+    fingerprint = _fingerprint(dataset, corrected, settings, folds)
     learned = learn(
         features.trainable(dataset).with_given_labels(corrected.given_labels),
         replace(settings, standardise=features.text is None),
@@ -73,7 +75,7 @@ def train_source(
         reviewed=corrected.reviewed,
         device=device,
         progress=progress,
-        checkpoints=checkpoints / _fingerprint(dataset, corrected, settings, folds),
+        checkpoints=checkpoints / fingerprint,
         callbacks=callbacks,
     )
     ranks.wait()  # nobody reads the checkpoints any more
@@ -86,6 +88,7 @@ def train_source(
         source=source,
         features=features,
         version=version,
+        fingerprint=fingerprint,
         corrected=corrected,
         labels=labels,
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tolerant.audit.source import Source
     from tolerant.data.dataset import NoisyDataset
 
+RUN = Path("run")  # where `tolerant train` writes unless told
 SourceArgument = Annotated[
     str,
     typer.Argument(
@@ -93,8 +94,13 @@ def print_training(learned: Learned) -> None:
     typer.echo(f"{line}.")
 
 
-def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequence[Path | str]) -> None:
-    """How many labels are wrong, the ten worst, where to look, what to do next."""
+def print_summary(
+    suspects: Suspects, folder: Path, source: Source, labels: Sequence[Path | str], *, out: Path | None
+) -> None:
+    """How many labels are wrong, the ten worst, where to look, what to do next.
+
+    ``out`` is the folder that the next training should be given; None: the default will do.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text as Plain
@@ -130,15 +136,17 @@ def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequ
         Console().print(table)
     typer.echo(
         f"Review them in a browser: {folder / 'report.html'}   (all of them: {folder / 'suspects.csv'})\n"
-        f"Then train on your corrections: {_train_command(source, labels)}"
+        f"Then train on your corrections: {_train_command(source, labels, out)}"
     )
 
 
-def _train_command(source: Source, labels: Sequence[Path | str]) -> str:
+def _train_command(source: Source, labels: Sequence[Path | str], out: Path | None) -> str:
     words = ["tolerant", "train", source.name]
     for name, value in source.options.items():
         for word in value if isinstance(value, list) else [value]:
             words += [f"--{name.replace('_', '-')}", str(word)]
     for path in [*labels, "corrections.csv" if not labels else f"corrections-{len(labels) + 1}.csv"]:
         words += ["--labels", str(path)]
+    if out is not None:
+        words += ["--out", str(out)]
     return shlex.join(words)

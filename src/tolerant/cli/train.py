@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,9 @@ from tolerant.cli import own_data as own
 
 def train(
     source: own.SourceArgument,
-    out: Annotated[Path, typer.Option(help="The run folder to write.")] = Path("run"),
+    out: Annotated[
+        Path, typer.Option(help="The run folder to write; another run in it is set aside.")
+    ] = own.RUN,
     labels: own.Labels = None,
     loss: Annotated[
         str, typer.Option(help="truncated-lq (L_q and pruning), lq, cce, mae ...")
@@ -76,8 +79,8 @@ def train(
         rows, out, settings, device=device, labels=labels or (), folds=folds, callbacks=callbacks
     )
     own.print_training(learned)
-    own.print_summary(learned.suspects, out, rows, labels or ())
-    typer.echo(f"Label new rows: tolerant predict {out} DATA")
+    own.print_summary(learned.suspects, out, rows, labels or (), out=out if out != own.RUN else None)
+    typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
 
 
 def _read(option: str, word: str) -> float | Literal["auto"]:
