@@ -19,6 +19,7 @@ from train_helpers import pictures, table
 from typer.testing import CliRunner
 
 from tolerant import __version__, find_suspects
+from tolerant.audit import page, run_folder
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
@@ -475,6 +476,22 @@ def test_the_next_command_goes_to_the_folder_that_was_given(trained, tmp_path, m
     assert "--out" not in tolerant("audit", "run"), "the default of train"
 
 
+def test_the_page_is_written_once_with_the_limit_asked_for(tmp_path, monkeypatch):
+    write_table(tmp_path / "rows.csv", num_rows=60)
+    limits = []
+    write_page = run_folder.write_page
+    monkeypatch.setattr(
+        run_folder,
+        "write_page",
+        lambda *args, limit, **rest: (limits.append(limit), write_page(*args, limit=limit, **rest)),
+    )
+    common = (tmp_path / "rows.csv", "--id", "key", "--out", tmp_path / "run", "--folds", 0)
+    tolerant("audit", *common, "--limit", 3)
+    assert limits == [3]
+    tolerant("audit", tmp_path / "run")
+    assert limits == [3, page.MOST_SHOWN], "the option's default is the page's"
+
+
 @pytest.mark.parametrize("changed", ["inputs", "labels", "settings", "folds", "reviewed"])
 def test_whatever_a_training_depends_on_is_in_its_fingerprint(changed):
     data = table(60)
@@ -506,7 +523,7 @@ def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path, capsys):
     for wrong, weak in ((30, False), (31, True)):
         probs = np.tile([0.9, 0.1], (60, 1))
         suspects = find_suspects((np.arange(60) < wrong).astype(int), probs)
-        own.print_summary(suspects, tmp_path, source, ())
+        own.print_summary(suspects, tmp_path, source, (), out=None)
         assert ("too weak to judge" in capsys.readouterr().out) is weak
 
 

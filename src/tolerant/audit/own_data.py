@@ -14,6 +14,7 @@ import torch
 
 from tolerant.audit.corrections import CorrectedLabels, apply_corrections, read_corrections
 from tolerant.audit.learn import Learned, learn
+from tolerant.audit.page import MOST_SHOWN
 from tolerant.audit.plan import Settings
 from tolerant.audit.run_folder import save_run
 from tolerant.audit.source import Features, Source
@@ -48,11 +49,14 @@ def train_source(
     device: str | torch.device = "auto",
     progress: ProgressMode = "auto",
     callbacks: Sequence[Callback] = (),
-) -> tuple[NoisyDataset, Learned]:
-    """Train on ``source`` and write the run folder; the rows as loaded, and what was learnt.
+    limit: int = MOST_SHOWN,
+) -> Learned:
+    """Train on ``source`` and write the run folder.
 
     ``labels`` are corrections files, applied one after the other: those of a second review were made for
     the labels that the first had left. What a person has decided is not asked again.
+
+    ``limit`` is the most suspects on the page.
 
     Checkpoints lie in the run folder meanwhile: stopped or killed, the same call goes on from them, and a
     call with other rows or settings starts anew; a finished run of others that lies there is set aside.
@@ -80,7 +84,7 @@ def train_source(
     )
     ranks.wait()  # nobody reads the checkpoints any more
     if ranks.rank:
-        return dataset, learned
+        return learned
     save_run(
         folder,
         learned,
@@ -91,9 +95,10 @@ def train_source(
         fingerprint=fingerprint,
         corrected=corrected,
         labels=labels,
+        limit=limit,
     )
     shutil.rmtree(checkpoints)
-    return dataset, learned
+    return learned
 
 
 def _fingerprint(dataset: NoisyDataset, corrected: CorrectedLabels, settings: Settings, folds: int) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset
 
 SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "review.js")
+MOST_SHOWN = 5_000
 _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
@@ -45,7 +46,7 @@ def write_page(
     title: str = "Label review",
     history: Mapping[str, Sequence[float | None]] | None = None,
     feature_names: Sequence[str] | None = None,
-    limit: int = 5_000,
+    limit: int = MOST_SHOWN,
 ) -> None:
     """Write the review page of `suspects`, rows of `dataset`, to `path`.
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.learn import Learned
-from tolerant.audit.page import write_page
+from tolerant.audit.page import MOST_SHOWN, write_page
 from tolerant.audit.source import Features, Source
 from tolerant.audit.suspects import Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
@@ -76,6 +76,7 @@ def save_run(
     fingerprint: str,
     corrected: CorrectedLabels,
     labels: Sequence[str | os.PathLike[str]] = (),
+    limit: int = MOST_SHOWN,
 ) -> None:
     """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts, labels uncorrected).
 
@@ -105,7 +106,7 @@ def save_run(
     _write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
     write_json(folder / "history.json", result.history)
     learned.suspects.to_csv(folder / "suspects.csv")
-    write_review(folder, learned.suspects, dataset, result.history, title=Path(source.name).name)
+    write_review(folder, learned.suspects, dataset, result.history, title=Path(source.name).name, limit=limit)
     write_json(
         folder / "spec.json",
         {
@@ -136,7 +137,7 @@ def write_review(
     history: Sequence[Mapping[str, Any]],
     *,
     title: str,
-    limit: int = 5_000,
+    limit: int,
 ) -> None:
     """Write ``report.html``."""
     write_page(

@@ -16,7 +16,7 @@ def audit(
         Path | None, typer.Option(help="Folder to write; default: the run itself, or audit.")
     ] = None,
     labels: own.Labels = None,
-    limit: Annotated[int, typer.Option(help="The most suspects on the page.")] = 5_000,
+    limit: Annotated[int, typer.Option(min=1, help="The most suspects on the page.")] = 5_000,
     folds: own.Folds = 5,
     split: own.Split = None,
     root: own.Root = None,
@@ -55,18 +55,9 @@ def audit(
     )
     if not (Path(source) / "spec.json").is_file():
         folder = out or Path("audit")
-        dataset, learned = own.train(
-            rows, folder, Settings(seed=seed), device=device, labels=labels or (), folds=folds
+        learned = own.train(
+            rows, folder, Settings(seed=seed), device=device, labels=labels or (), folds=folds, limit=limit
         )
-        if limit != 5_000:
-            write_review(
-                folder,
-                learned.suspects,
-                dataset,
-                learned.result.history,
-                title=Path(source).name,
-                limit=limit,
-            )
         own.print_training(learned)
         own.print_summary(learned.suspects, folder, rows, labels or (), out=out)
         return

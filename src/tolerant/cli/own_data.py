@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tolerant.audit.learn import Learned
     from tolerant.audit.plan import Settings
     from tolerant.audit.source import Source
-    from tolerant.data.dataset import NoisyDataset
 
 RUN = Path("run")  # where `tolerant train` writes unless told
 SourceArgument = Annotated[
@@ -62,9 +61,7 @@ def make_source(name: str, **options: Any) -> Source:
     return Source(name, given)
 
 
-def train(
-    source: Source, out: Path, settings: Settings, *, device: str, **options: Any
-) -> tuple[NoisyDataset, Learned]:
+def train(source: Source, out: Path, settings: Settings, *, device: str, **options: Any) -> Learned:
     """`train_source`, shared by the ranks of torchrun; those that have nothing to say leave here."""
     from tolerant import __version__
     from tolerant.audit.own_data import train_source
@@ -74,14 +71,14 @@ def train(
         if ranks.rank:
             warnings.simplefilter("ignore")  # rank 0 gives the same ones
         try:
-            found = train_source(source, out, settings, version=__version__, device=device, **options)
+            learned = train_source(source, out, settings, version=__version__, device=device, **options)
         except KeyboardInterrupt:
             if not ranks.rank:
                 typer.echo(f"stopped; the same command goes on from {out / 'checkpoints'}", err=True)
             raise typer.Exit(130) from None
     if ranks.rank:
         raise typer.Exit
-    return found
+    return learned
 
 
 def print_training(learned: Learned) -> None:

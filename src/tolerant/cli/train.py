@@ -75,7 +75,7 @@ def train(
         from tolerant.adapters.tensorboard import TensorBoardLog
 
         callbacks.append(TensorBoardLog(tensorboard))
-    _, learned = own.train(
+    learned = own.train(
         rows, out, settings, device=device, labels=labels or (), folds=folds, callbacks=callbacks
     )
     own.print_training(learned)
