@@ -310,6 +310,22 @@ def test_a_class_of_one_row_is_let_in_on_request(tmp_path):
     assert "lonely" in (tmp_path / "run" / "spec.json").read_text()
 
 
+def test_unlabelled_rows_are_left_out_on_request(tmp_path):
+    data, run = tmp_path / "data.csv", tmp_path / "run"
+    write_table(data, num_rows=60)
+    lines = data.read_text().splitlines()
+    lines[5] = lines[5].rsplit(",", 1)[0] + ","
+    data.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ValueError, match=r"1 rows have no 'label'.*\(--skip-unlabelled\)"):
+        tolerant("train", data, "--id", "key", "--out", run)
+    with pytest.warns(UserWarning, match="1 of 60 rows have no 'label' and are left out"):
+        said = tolerant("train", data, "--id", "key", "--skip-unlabelled", "--out", run, *QUICK)
+    assert "of 59 rows" in said
+    assert "--id key --skip-unlabelled --labels corrections.csv" in said
+    with pytest.warns(UserWarning, match="left out"):
+        assert "59 rows, " in tolerant("audit", run)
+
+
 def test_labels_that_cannot_be_trained_on(tmp_path):
     (tmp_path / "one.csv").write_text("a,label\n" + "1,x\n" * 30)
     with pytest.raises(ValueError, match="at least two classes are needed"):

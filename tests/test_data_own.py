@@ -493,7 +493,7 @@ def test_not_a_saved_encoder(value: Any) -> None:
         ("a,b\n1,2\n", r"has no column 'label'; it has \['a', 'b'\]. Say which with label="),
         ("a,label\n1,x\n2,x\n3,y\n", "label 'y' has fewer than the 2 rows"),
         ("a,label\n1,x\n2,x\n", "every row is labelled 'x'; at least two classes are needed"),
-        ("a,label\n1,x\n2,\n3,\n", r"2 rows have no 'label' \(first: row 1"),
+        ("a,label\n1,x\n2,\n3,\n", r"2 rows have no 'label' \(first: row 1.*\(--skip-unlabelled\)"),
         ("a,label\n", "has no rows"),
         ("", "is not a readable table: No columns"),
         ("a,label\n1,x,9\n2,y\n", "its rows have more cells than its first line, which must name every"),
@@ -708,3 +708,24 @@ def test_options_of_another_kind_of_data_are_refused(pictures: Path, tmp_path: P
         load(pictures, label="x")
     with pytest.raises(ValueError, match=r"x\.npz takes no option 'id'"):
         load(npz(tmp_path, inputs=np.zeros((4, 2)), labels=np.array([0, 1, 0, 1])), id="x")
+
+
+def test_rows_without_a_label_are_left_out_on_request(tmp_path: Path) -> None:
+    text = "n;a;label\nr0;1,5;x\nr1;2;\nr2;3;y\nr3;4; \nr4;0,5;x\nr5;1;y\n"
+    path = write(tmp_path / "x.csv", text)
+    with pytest.warns(UserWarning, match="x.csv: 2 of 6 rows have no 'label' and are left out") as told:
+        data = load(path, skip_unlabelled=True, ignore=["n"])
+    assert told[0].filename == __file__
+    assert data.given_labels.tolist() == [0, 1, 0, 1]
+    assert data.ids.tolist() == [0, 2, 4, 5], "their numbers in the file"
+    assert data.cells["a"].tolist() == ["1,5", "3", "0,5", "1"]
+    assert data.encoder.columns[0].mean == 1.5, "a decimal comma is still one"
+    with pytest.warns(UserWarning, match="left out"):
+        assert load(path, skip_unlabelled=True, id="n").ids.tolist() == ["r0", "r2", "r4", "r5"]
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match="there is no row"):
+        load(write(tmp_path / "y.csv", "a,label\n1,\n2,\n"), skip_unlabelled=True)
+    for name in "abcd":
+        Image.new("L", (4, 4)).save(tmp_path / f"{name}.png")
+    pictures = write(tmp_path / "z.csv", "file,label\na.png,x\nb.png,\nc.png,y\nd.png,x\na.png,y\n")
+    with pytest.warns(UserWarning, match="1 of 5 rows have no 'label'"):
+        assert load(pictures, skip_unlabelled=True).ids.tolist() == ["a.png", "c.png", "d.png", "a.png"]

@@ -28,6 +28,7 @@ def audit(
     categorical: own.Categorical = None,
     size: own.Size = None,
     min_per_class: own.MinPerClass = None,
+    skip_unlabelled: own.SkipUnlabelled = False,
     seed: own.Seed = 0,
     device: own.Device = "auto",
 ) -> None:
@@ -52,6 +53,7 @@ def audit(
         categorical=categorical,
         size=size,
         min_per_class=min_per_class,
+        skip_unlabelled=skip_unlabelled,
     )
     if not (Path(source) / "spec.json").is_file():
         folder = out or Path("audit")

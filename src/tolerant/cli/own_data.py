@@ -40,6 +40,9 @@ Categorical = Annotated[
     list[str] | None, typer.Option(help="Column of codes that look like numbers; repeat for more.")
 ]
 MinPerClass = Annotated[int | None, typer.Option(help="Fewest rows a class may have; default: 2.")]
+SkipUnlabelled = Annotated[
+    bool, typer.Option("--skip-unlabelled", help="Leave rows of a table without a label out.")
+]
 Labels = Annotated[
     list[Path] | None,
     typer.Option(help="Corrections exported from the review page, .csv or .json; repeat, oldest first."),
@@ -57,7 +60,7 @@ def make_source(name: str, **options: Any) -> Source:
     """The source with the options that were given."""
     from tolerant.audit.source import Source
 
-    given = {key: value for key, value in options.items() if value is not None and value != []}
+    given = {key: value for key, value in options.items() if value not in (None, []) and value is not False}
     return Source(name, given)
 
 
@@ -141,7 +144,7 @@ def _train_command(source: Source, labels: Sequence[Path | str], out: Path | Non
     words = ["tolerant", "train", source.name]
     for name, value in source.options.items():
         for word in value if isinstance(value, list) else [value]:
-            words += [f"--{name.replace('_', '-')}", str(word)]
+            words += [f"--{name.replace('_', '-')}", *([] if word is True else [str(word)])]
     for path in [*labels, "corrections.csv" if not labels else f"corrections-{len(labels) + 1}.csv"]:
         words += ["--labels", str(path)]
     if out is not None:

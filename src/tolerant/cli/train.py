@@ -38,6 +38,7 @@ def train(
     categorical: own.Categorical = None,
     size: own.Size = None,
     min_per_class: own.MinPerClass = None,
+    skip_unlabelled: own.SkipUnlabelled = False,
     seed: own.Seed = 0,
     device: own.Device = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
@@ -65,6 +66,7 @@ def train(
         categorical=categorical,
         size=size,
         min_per_class=min_per_class,
+        skip_unlabelled=skip_unlabelled,
     )
     chosen: Any = {"precision": precision}  # Recipe refuses a word it does not know
     settings = Settings(
