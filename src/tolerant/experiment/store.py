@@ -14,6 +14,7 @@ from tolerant.files import read_json, write_atomic
 
 Row = dict[str, Any]
 LOCK = ".lock"
+_OURS = {"key", "spec", "versions"}  # a file of another tool that lies here may have keys, too
 COLUMNS_DIGITS = 5  # significant digits of a history column: finer than any figure or table shows
 
 
@@ -23,10 +24,9 @@ class Store:
 
     >>> import tempfile
     >>> store = Store(tempfile.mkdtemp())
-    >>> store.append({"key": "a1", "result": {}}, file="digits.jsonl")
-    True
-    >>> store.append({"key": "a1", "result": {}}, file="digits.jsonl")
-    False
+    >>> row = {"key": "a1", "spec": {}, "versions": {}, "result": {}}
+    >>> store.append(row, file="digits.jsonl"), store.append(row, file="digits.jsonl")
+    (True, False)
     >>> [row["key"] for row in store.rows()]
     ['a1']
     """
@@ -42,7 +42,7 @@ class Store:
         return {row["key"] for row in self.rows()}
 
     def torn(self) -> list[str]:
-        """`file:line` of the lines that hold no row: a writer was killed inside them."""
+        """`file:line` of the lines that hold no row: a writer was killed inside, or they are not ours."""
         return [where for row, where in self._lines() if row is None]
 
     def append(self, row: Mapping[str, Any], *, file: str = "runs.jsonl") -> bool:
@@ -128,7 +128,7 @@ def _parse(line: bytes) -> Row | None:
         row = json.loads(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and "key" in row else None
+    return row if isinstance(row, dict) and row.keys() >= _OURS else None
 
 
 def _rounded(value: Any) -> Any:
