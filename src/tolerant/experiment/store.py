@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tolerant.files import read_json, write_atomic
+from tolerant.files import read_json, sync_folder, write_atomic
 
 Row = dict[str, Any]
 LOCK = ".lock"
@@ -77,7 +77,7 @@ class Store:
             finally:
                 os.close(handle)
             if new:
-                _sync_folder(self.folder)  # the file's name, too, must survive a power cut
+                sync_folder(self.folder)  # the file's name, too, must survive a power cut
         return True
 
     def write_history(self, key: str, history: Mapping[str, Any]) -> str:
@@ -141,11 +141,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_rounded(item) for item in value]
     return value
-
-
-def _sync_folder(folder: str | os.PathLike[str]) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
