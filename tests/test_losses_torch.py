@@ -541,6 +541,14 @@ def test_binary_leaves_labels_without_weight_out(by, bad, q):
     torch.testing.assert_close(logits.grad, torch.cat([own.grad, torch.zeros(2, 1)], dim=1))
 
 
+def test_the_gradient_of_a_binary_label_s_weight_is_its_loss():
+    """At weight 0, too: where reweighting starts from."""
+    logits, labels, weight = torch.tensor([2.0, -1.0]), torch.tensor([0.0, 1.0]), torch.zeros(2)
+    weight.requires_grad_()
+    BinaryLqLoss(reduction="sum")(logits, labels, weight).backward()
+    torch.testing.assert_close(weight.grad, BinaryLqLoss(reduction="none")(logits, labels))
+
+
 def test_binary_is_the_two_class_loss():
     logits, _, generator = example(21, (N, 1), torch.float64)
     labels = torch.randint(2, (N,), generator=generator)

@@ -54,8 +54,10 @@ def binary_lq_loss(
             )
     divided_by = counts.to(dtype) if sample_weight is None else counts * sample_weight.to(dtype)
     weights = divided_by if weight is None else divided_by * weight
-    used = weights != 0  # a label of no weight is left out, be its logit NaN: 0 * NaN is NaN
-    z, given = torch.where(used, logits.to(dtype), 0.0), torch.where(used, given, 0.0)
+    given = torch.where(counts, given, 0.0)
+    # A label of no weight is left out, be its logit NaN, though 0 * NaN is NaN. A finite one stays: its
+    # loss is the gradient of its weight.
+    z = torch.where((weights == 0) & ~logits.isfinite(), 0.0, logits.to(dtype))
     if k is None:
         phi, hyper = PHI["lq"], {"q": q}
     else:
