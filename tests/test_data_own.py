@@ -343,7 +343,7 @@ def test_dates_are_numbers(form: str | None, tmp_path: Path) -> None:
     ]
     assert data.encoder.transform(pandas.DataFrame({"when": ["2020-01-02"]})).tolist() == [[0]]
     assert data.encoder.transform(pandas.DataFrame({"when": ["", "?"]})).tolist() == [[0], [0]]
-    with pytest.raises(ValueError, match="held dates in training; now it holds words. Write dates or"):
+    with pytest.raises(ValueError, match=r"held dates in training; now it holds words\. Write dates or"):
         data.encoder.transform(pandas.DataFrame({"when": ["soon", "later"]}))
 
 

@@ -45,7 +45,8 @@ class Column:
             if numbers is None:
                 raise ValueError(
                     f"column {self.name!r} held {self.kind}s in training; now it holds words. Write "
-                    f"{self.kind}s or leave the cells empty, which counts as missing; or train again with such rows"
+                    f"{self.kind}s or leave the cells empty, which counts as missing; or train again "
+                    "with such rows"
                 )
             # Clipped, since a new value far outside the fitted range would overflow float32.
             scaled = np.clip((np.where(empty, self.mean, numbers) - self.mean) / self.std, -1e6, 1e6)
