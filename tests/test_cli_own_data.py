@@ -19,6 +19,7 @@ from train_helpers import pictures, table
 from typer.testing import CliRunner
 
 from tolerant import __version__, find_suspects
+from tolerant.audit import page, run_folder
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
@@ -264,7 +265,8 @@ def test_codes_that_look_like_numbers(tmp_path):
     said = tolerant(
         "train", tmp_path / "rows.csv", "--categorical", "postcode", "--out", tmp_path / "run", *QUICK
     )
-    assert "rows.csv --categorical postcode --labels corrections.csv" in said
+    out = tmp_path / "run"
+    assert f"rows.csv --categorical postcode --labels corrections.csv --out {out}\n" in said
     columns = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]["encoder"]["columns"]
     assert columns[0]["categories"] == ["10000", "10001", "10002"]
 
@@ -306,6 +308,22 @@ def test_a_class_of_one_row_is_let_in_on_request(tmp_path):
     with pytest.warns(UserWarning, match="would keep no row of class lonely; its rows of highest p_y"):
         tolerant("train", tmp_path / "data.csv", "--min-per-class", 1, "--out", tmp_path / "run", *QUICK)
     assert "lonely" in (tmp_path / "run" / "spec.json").read_text()
+
+
+def test_unlabelled_rows_are_left_out_on_request(tmp_path):
+    data, run = tmp_path / "data.csv", tmp_path / "run"
+    write_table(data, num_rows=60)
+    lines = data.read_text().splitlines()
+    lines[5] = lines[5].rsplit(",", 1)[0] + ","
+    data.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ValueError, match=r"1 rows have no 'label'.*\(--skip-unlabelled\)"):
+        tolerant("train", data, "--id", "key", "--out", run)
+    with pytest.warns(UserWarning, match="1 of 60 rows have no 'label' and are left out"):
+        said = tolerant("train", data, "--id", "key", "--skip-unlabelled", "--out", run, *QUICK)
+    assert "of 59 rows" in said
+    assert "--id key --skip-unlabelled --labels corrections.csv" in said
+    with pytest.warns(UserWarning, match="left out"):
+        assert "59 rows, " in tolerant("audit", run)
 
 
 def test_labels_that_cannot_be_trained_on(tmp_path):
@@ -432,8 +450,62 @@ def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys
     assert all(torch.equal(went_on[name], tensor) for name, tensor in never_stopped.items())
     with pytest.raises(typer.Exit):
         run("run", _Stop())
-    run("run", other, replace(settings, lr=0.02))
+    with pytest.warns(UserWarning, match="earlier-1"):
+        run("run", other, replace(settings, lr=0.02))
     assert other.records == [None]
+
+
+def test_a_run_of_other_settings_is_set_aside_and_the_same_one_written_again(tmp_path):
+    write_table(tmp_path / "rows.csv")
+    rows, run = own.make_source(str(tmp_path / "rows.csv"), id="key"), tmp_path / "run"
+
+    def train(seed: int) -> bytes:
+        own.train(rows, run, Settings(epochs=3, seed=seed), device="cpu", folds=0)
+        return (run / "model.safetensors").read_bytes()
+
+    first = train(0)
+    assert train(0) == first
+    assert {path.name for path in run.iterdir()} == FILES
+    (run / "suspects.csv").write_text("marked by hand")
+    for number in (1, 2):
+        with pytest.warns(UserWarning, match=rf"run of other data or settings.*earlier-{number} now.*--out"):
+            train(number)
+    assert {path.name for path in run.iterdir()} == FILES | {"earlier-1", "earlier-2"}
+    assert {path.name for path in (run / "earlier-1").iterdir()} == FILES
+    assert (run / "earlier-1" / "model.safetensors").read_bytes() == first
+    assert (run / "earlier-1" / "suspects.csv").read_text() == "marked by hand"
+    assert "Review them" in tolerant("audit", run / "earlier-2")
+
+
+def test_audit_does_not_write_over_another_runs_list(trained, tmp_path):
+    (tmp_path / "spec.json").write_text("{}")
+    result = CliRunner().invoke(make_app(), ["audit", str(trained / "run"), "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "holds another run" in " ".join(result.output.replace("│", " ").split())
+    assert not (tmp_path / "suspects.csv").exists()
+
+
+def test_the_next_command_goes_to_the_folder_that_was_given(trained, tmp_path, monkeypatch):
+    said = tolerant("audit", trained / "run").replace("\n", " ")
+    assert f"--labels corrections.csv --out {trained / 'run'}" in said
+    monkeypatch.chdir(trained)
+    assert "--out" not in tolerant("audit", "run"), "the default of train"
+
+
+def test_the_page_is_written_once_with_the_limit_asked_for(tmp_path, monkeypatch):
+    write_table(tmp_path / "rows.csv", num_rows=60)
+    limits = []
+    write_page = run_folder.write_page
+    monkeypatch.setattr(
+        run_folder,
+        "write_page",
+        lambda *args, limit, **rest: (limits.append(limit), write_page(*args, limit=limit, **rest)),
+    )
+    common = (tmp_path / "rows.csv", "--id", "key", "--out", tmp_path / "run", "--folds", 0)
+    tolerant("audit", *common, "--limit", 3)
+    assert limits == [3]
+    tolerant("audit", tmp_path / "run")
+    assert limits == [3, page.MOST_SHOWN], "the option's default is the page's"
 
 
 @pytest.mark.parametrize("changed", ["inputs", "labels", "settings", "folds", "reviewed"])
@@ -467,7 +539,7 @@ def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path, capsys):
     for wrong, weak in ((30, False), (31, True)):
         probs = np.tile([0.9, 0.1], (60, 1))
         suspects = find_suspects((np.arange(60) < wrong).astype(int), probs)
-        own.print_summary(suspects, tmp_path, source, ())
+        own.print_summary(suspects, tmp_path, source, (), out=None)
         assert ("too weak to judge" in capsys.readouterr().out) is weak
 
 

@@ -338,10 +338,12 @@ def test_dates_are_numbers(form: str | None, tmp_path: Path) -> None:
         frame.assign(when=when.strftime(form)).to_csv(path, index=False)
     data = load(path)
     assert data.inputs.tolist() == [[-1], [1], [-1], [1]]
-    assert columns_and_values(data.inputs[:2], data.encoder, None)[1] == [["2020-01-01"], ["2020-01-03"]]
+    assert columns_and_values(data, np.arange(2))[1] == [
+        [word] for word in when.strftime(form or "%Y-%m-%d")[:2]
+    ]
     assert data.encoder.transform(pandas.DataFrame({"when": ["2020-01-02"]})).tolist() == [[0]]
     assert data.encoder.transform(pandas.DataFrame({"when": ["", "?"]})).tolist() == [[0], [0]]
-    with pytest.raises(ValueError, match="column 'when' held dates in training; now it holds words"):
+    with pytest.raises(ValueError, match=r"held dates in training; now it holds words\. Write dates or"):
         data.encoder.transform(pandas.DataFrame({"when": ["soon", "later"]}))
 
 
@@ -426,7 +428,10 @@ def test_json_lines(ending: str, tmp_path: Path) -> None:
         ('{"a": 1}\n{"a"', "x.jsonl is not a readable table: line 2 is not JSON: Expecting"),
         ('{"a": 1}\n\n[1]\n', "line 3 is no JSON object"),
         ("\n", "has no rows"),
-        ('{"a": {"b": 1}, "label": "x"}\n{"a": {}, "label": "y"}\n', "column 'a' holds lists"),
+        (
+            '{"a": {"b": 1}, "label": "x"}\n{"a": {}, "label": "y"}\n',
+            r"column 'a' holds lists.*\(--ignore 'a'\)",
+        ),
     ],
 )
 def test_bad_json_lines(text: str, message: str, tmp_path: Path) -> None:
@@ -491,12 +496,12 @@ def test_not_a_saved_encoder(value: Any) -> None:
         ("a,b\n1,2\n", r"has no column 'label'; it has \['a', 'b'\]. Say which with label="),
         ("a,label\n1,x\n2,x\n3,y\n", "label 'y' has fewer than the 2 rows"),
         ("a,label\n1,x\n2,x\n", "every row is labelled 'x'; at least two classes are needed"),
-        ("a,label\n1,x\n2,\n3,\n", r"2 rows have no 'label' \(first: row 1"),
+        ("a,label\n1,x\n2,\n3,\n", r"2 rows have no 'label' \(first: row 1.*\(--skip-unlabelled\)"),
         ("a,label\n", "has no rows"),
         ("", "is not a readable table: No columns"),
         ("a,label\n1,x,9\n2,y\n", "its rows have more cells than its first line, which must name every"),
         ("a,label\n1,x\n2,y,9\n", "is not a readable table: Error tokenizing data.*line 3"),
-        ("a,label\n1,x\n2,y\ninf,x\n3,y\n", "column 'a' has an infinite value in row 2"),
+        ("a,label\n1,x\n2,y\ninf,x\n3,y\n", r"column 'a' has an infinite value in row 2; .*\(--ignore 'a'\)"),
         ("a,label\n1e308,x\n-1e308,y\n1,x\n3,y\n", "column 'a' has values too large"),
         ("label\nx\ny\nx\ny\n", "no column with values beside the label"),
         ('a,label\n1,"x\n2,y\n', "is not a readable table"),
@@ -515,7 +520,9 @@ def test_a_typing_error_in_a_column_of_numbers(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"numbers except for 1 cells \(first: '12O' in row 20\)"):
         load(path)
     assert load(path, categorical=["a"]).inputs.shape == (21, 21)
-    with pytest.raises(ValueError, match="categorical names 'b', which is no column"):
+    with pytest.raises(
+        ValueError, match=r"categorical names 'b', which is no column of the features \['a'\]"
+    ):
         load(path, categorical=["b"])
 
 
@@ -706,3 +713,24 @@ def test_options_of_another_kind_of_data_are_refused(pictures: Path, tmp_path: P
         load(pictures, label="x")
     with pytest.raises(ValueError, match=r"x\.npz takes no option 'id'"):
         load(npz(tmp_path, inputs=np.zeros((4, 2)), labels=np.array([0, 1, 0, 1])), id="x")
+
+
+def test_rows_without_a_label_are_left_out_on_request(tmp_path: Path) -> None:
+    text = "n;a;label\nr0;1,5;x\nr1;2;\nr2;3;y\nr3;4; \nr4;0,5;x\nr5;1;y\n"
+    path = write(tmp_path / "x.csv", text)
+    with pytest.warns(UserWarning, match="x.csv: 2 of 6 rows have no 'label' and are left out") as told:
+        data = load(path, skip_unlabelled=True, ignore=["n"])
+    assert told[0].filename == __file__
+    assert data.given_labels.tolist() == [0, 1, 0, 1]
+    assert data.ids.tolist() == [0, 2, 4, 5], "their numbers in the file"
+    assert data.cells["a"].tolist() == ["1,5", "3", "0,5", "1"]
+    assert data.encoder.columns[0].mean == 1.5, "a decimal comma is still one"
+    with pytest.warns(UserWarning, match="left out"):
+        assert load(path, skip_unlabelled=True, id="n").ids.tolist() == ["r0", "r2", "r4", "r5"]
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match="there is no row"):
+        load(write(tmp_path / "y.csv", "a,label\n1,\n2,\n"), skip_unlabelled=True)
+    for name in "abcd":
+        Image.new("L", (4, 4)).save(tmp_path / f"{name}.png")
+    pictures = write(tmp_path / "z.csv", "file,label\na.png,x\nb.png,\nc.png,y\nd.png,x\na.png,y\n")
+    with pytest.warns(UserWarning, match="1 of 5 rows have no 'label'"):
+        assert load(pictures, skip_unlabelled=True).ids.tolist() == ["a.png", "c.png", "d.png", "a.png"]

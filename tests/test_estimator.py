@@ -130,6 +130,33 @@ def test_frames_keep_their_column_names(blobs):
         model.predict(frame[["width", "height"]])
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda n: [f"case {row}" for row in range(n)],
+        lambda n: range(1_000, 1_000 + n),
+        lambda n: pandas.date_range("2024-01-01", periods=n),
+        lambda n: pandas.MultiIndex.from_product([range(n // 2), list("ab")]),
+    ],
+)
+def test_suspects_of_a_frame_are_named_by_its_index(index, blobs):
+    X, given, _ = blobs
+    frame = pandas.DataFrame(X, columns=["height", "width"], index=index(len(X)))
+    suspects = quick(folds=0).fit(frame, given).suspects_
+    assert len(suspects)
+    assert list(suspects.ids) == frame.index[suspects.index].tolist()
+    assert np.array_equal(frame.loc[suspects.ids].to_numpy(), X[suspects.index])
+    assert suspects.to_frame()["id"].tolist() == list(suspects.ids)
+
+
+@pytest.mark.parametrize("index", [lambda n: [0] * n, lambda n: [1, "1", *range(2, n)]])
+def test_an_index_that_does_not_tell_rows_apart_names_none(index, blobs):
+    X, given, _ = blobs
+    frame = pandas.DataFrame(X, columns=["height", "width"], index=index(len(X)))
+    suspects = quick(folds=0).fit(frame, given).suspects_
+    assert suspects.ids.tolist() == suspects.index.tolist()
+
+
 def test_a_column_of_time_stamps_and_a_constant_one_do_no_harm(blobs):
     """1.7e9 with steps of seconds: float32 would leave nothing of it."""
     X, given, true = blobs

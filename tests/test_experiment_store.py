@@ -11,43 +11,56 @@ import stat
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from tolerant.experiment.claim import Claim
+from tolerant.cli import make_app
+from tolerant.experiment.claim import Claim, stored
 from tolerant.experiment.grid import digits
 from tolerant.experiment.store import Store, locked
+from tolerant.report.rows import select
+
+ROW = {"spec": {}, "versions": {}}
 
 
 def test_rows_come_back_as_written(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    row = {"key": "a", "spec": {"q": 0.7, "name": "T̂"}, "result": {"x": 0.1 + 0.2}}
+    row = {**ROW, "key": "a", "spec": {"q": 0.7, "name": "T̂"}, "result": {"x": 0.1 + 0.2}}
     assert store.append(row)
     assert store.rows() == [row]
 
 
 def test_a_key_is_stored_once_in_all_files(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert store.append({"key": "a", "n": 1}, file="one.jsonl")
-    assert not store.append({"key": "a", "n": 2}, file="two.jsonl")
-    assert store.rows() == [{"key": "a", "n": 1}]
+    assert store.append({**ROW, "key": "a", "n": 1}, file="one.jsonl")
+    assert not store.append({**ROW, "key": "a", "n": 2}, file="two.jsonl")
+    assert store.rows() == [{**ROW, "key": "a", "n": 1}]
 
 
 @pytest.mark.parametrize("cut", [1, 5, -1])
 def test_half_a_line_costs_itself_alone(tmp_path: Path, cut: int) -> None:
     store = Store(tmp_path)
-    store.append({"key": "a"})
+    store.append({**ROW, "key": "a"})
     path = tmp_path / "runs.jsonl"
     path.write_text(path.read_text() + '{"key":"b","long":"value"}'[:cut])
     assert store.keys() == {"a"}
-    assert store.append({"key": "b"})
+    assert store.append({**ROW, "key": "b"})
     assert [row["key"] for row in store.rows()] == ["a", "b"]
     assert store.torn() == ["runs.jsonl:2"]
+
+
+def test_a_file_of_another_tool_is_skipped_and_named(tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text('{"key": "a", "value": 3}\n')
+    store = Store(tmp_path)
+    assert (stored(store), select(store, "digits"), store.torn()) == ({}, [], ["other.jsonl:1"])
+    said = CliRunner().invoke(make_app(), ["report", "digits", "--results", str(tmp_path)])
+    assert f"{tmp_path}/other.jsonl:1 holds no whole row and was skipped" in said.output
 
 
 def test_a_full_disk_is_named_and_leaves_no_half_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path)
-    store.append({"key": "a"})
+    store.append({**ROW, "key": "a"})
     before = (tmp_path / "runs.jsonl").read_bytes()
     write = os.write
     room = [5]  # bytes
@@ -60,17 +73,17 @@ def test_a_full_disk_is_named_and_leaves_no_half_line(
 
     monkeypatch.setattr(os, "write", almost_full)
     with pytest.raises(OSError, match=r"cannot add a row to .*runs\.jsonl: No space left"):
-        store.append({"key": "b"})
+        store.append({**ROW, "key": "b"})
     assert (tmp_path / "runs.jsonl").read_bytes() == before
     room[0] = 10**6
-    assert store.append({"key": "b"})
+    assert store.append({**ROW, "key": "b"})
     assert (store.keys(), store.torn()) == ({"a", "b"}, [])
 
 
 def test_nan_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(ValueError):
-        store.append({"key": "a", "x": float("nan")})
+        store.append({**ROW, "key": "a", "x": float("nan")})
     assert store.rows() == []
 
 
@@ -78,7 +91,7 @@ def test_a_history_of_120_epochs_takes_few_kilobytes(tmp_path: Path) -> None:
     store = Store(tmp_path)
     columns = {f"column_{i}": [1 / (3 + i + e) for e in range(120)] for i in range(9)}
     columns["gaps"] = [float("nan")] * 120
-    row = {"key": "a", "history": store.write_history("a", columns)}
+    row = {**ROW, "key": "a", "history": store.write_history("a", columns)}
     store.append(row)
     back = store.history(row)
     assert back["gaps"] == [None] * 120
@@ -89,7 +102,7 @@ def test_a_history_of_120_epochs_takes_few_kilobytes(tmp_path: Path) -> None:
 def _write_many(folder: str, first: int) -> None:
     store = Store(folder)
     for number in range(first, first + 10):
-        store.append({"key": str(number), "text": "x" * 5000})
+        store.append({**ROW, "key": str(number), "text": "x" * 5000})
 
 
 def test_several_writers_lose_and_double_nothing(tmp_path: Path) -> None:
@@ -120,7 +133,7 @@ def test_locks_are_of_files_opened_for_writing(tmp_path: Path, monkeypatch: pyte
         seen.append((stat.S_ISREG(os.fstat(handle).st_mode), mode == os.O_RDWR))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    assert Store(tmp_path / "results").append({"key": "a"})
+    assert Store(tmp_path / "results").append({**ROW, "key": "a"})
     assert Claim(digits()[0], tmp_path / "others", tmp_path / "runs").take() is None
     assert seen == [(True, True)] * 2
-    assert Store(tmp_path / "results").rows() == [{"key": "a"}]
+    assert Store(tmp_path / "results").rows() == [{**ROW, "key": "a"}]

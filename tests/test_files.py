@@ -31,6 +31,18 @@ def test_folders_are_made_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert (tmp_path / "x" / "y" / "a.txt").read_text() == "2"
 
 
+def test_content_then_name_reach_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of results points at a file written just before it: after a power cut both are there."""
+    synced = []
+
+    def fsync(handle: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), (tmp_path / "new" / "a").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_atomic(tmp_path / "new" / "a", "1")
+    assert synced == [(False, False), (True, True)]
+
+
 def test_mode_follows_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:

@@ -522,6 +522,36 @@ def test_binary_q_0_is_bce_with_logits(reduction):
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("by", ["sample_weight", "weight", "ignore_index"])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("q", [0, 0.7])
+def test_binary_leaves_labels_without_weight_out(by, bad, q):
+    logits, labels = torch.tensor([[0.3, bad], [-1.0, bad]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    options, sample_weight = {}, None
+    if by == "sample_weight":
+        sample_weight = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    elif by == "weight":
+        options = {"weight": torch.tensor([1.0, 0.0]), "reduction": "sum"}
+    else:
+        labels[:, 1] = -100
+    logits.requires_grad_()
+    loss = BinaryLqLoss(q=q, **options)(logits, labels, sample_weight)
+    loss.backward()
+    own = logits.detach()[:, :1].requires_grad_()
+    wanted = BinaryLqLoss(q=q, reduction=options.get("reduction", "mean"))(own, labels[:, :1])
+    wanted.backward()
+    torch.testing.assert_close(loss, wanted)
+    torch.testing.assert_close(logits.grad, torch.cat([own.grad, torch.zeros(2, 1)], dim=1))
+
+
+def test_the_gradient_of_a_binary_label_s_weight_is_its_loss():
+    """At weight 0, too: where reweighting starts from."""
+    logits, labels, weight = torch.tensor([2.0, -1.0]), torch.tensor([0.0, 1.0]), torch.zeros(2)
+    weight.requires_grad_()
+    BinaryLqLoss(reduction="sum")(logits, labels, weight).backward()
+    torch.testing.assert_close(weight.grad, BinaryLqLoss(reduction="none")(logits, labels))
+
+
 def test_binary_is_the_two_class_loss():
     logits, _, generator = example(21, (N, 1), torch.float64)
     labels = torch.randint(2, (N,), generator=generator)

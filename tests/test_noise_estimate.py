@@ -176,6 +176,37 @@ def test_noise_rates_follow_from_the_true_matrix(transition: np.ndarray) -> None
     assert np.abs(found.per_given_class - (1 - joint.diagonal() / joint.sum(axis=0))).max() < 0.02
 
 
+@pytest.mark.parametrize("classes", [3, 10, 100])
+def test_noise_rates_of_a_nearly_singular_matrix(classes: int) -> None:
+    """Two rows of T nearly alike: the labels tell the two classes apart by a little only."""
+    random = np.random.default_rng(classes)
+    transition = 0.5 * np.eye(classes) + 0.5 * random.dirichlet(np.ones(classes), classes)
+    transition[1] = 0.98 * transition[0] + 0.02 * transition[1]
+    true_share = random.dirichlet(np.full(classes, 5.0))
+    counts = np.rint(true_share @ transition * 1e6).astype(int)
+    found = noise_rate(transition, np.repeat(np.arange(classes), counts))
+    exact = np.linalg.solve(transition.T, counts / counts.sum())
+    assert exact.min() > 0.0
+    correct = exact * transition.diagonal()
+    assert abs(found.overall - (1 - correct.sum())) < 1e-8
+    assert np.abs(found.per_given_class - (1 - correct / (counts / counts.sum()))).max() < 1e-6
+
+
+def test_noise_rates_are_the_likeliest_where_the_inverse_is_negative() -> None:
+    """At the maximum no true class could have a larger share and make the labels likelier."""
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        transition = random.dirichlet(np.full(6, 0.5), 6)
+        given = random.choice(6, 500, p=random.dirichlet(np.full(6, 0.3)))
+        share = np.bincount(given, minlength=6) / 500
+        if np.linalg.solve(transition.T, share).min() >= 0 or not transition[:, share > 0].any(0).all():
+            continue
+        found = estimate._true_share(transition, share)
+        ratio = np.where(share > 0, share / (found @ transition), 0.0)
+        assert found.min() >= 0.0
+        assert (transition @ ratio).max() < 1 + 1e-6
+
+
 def test_noise_rate_of_a_confident_joint_is_its_off_diagonal() -> None:
     given, probs, _ = simulate(circular(10, 0.3), 0.3, 1.0, seed=2)
     joint = confident_joint(given, probs)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -174,6 +175,21 @@ def small_page(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path / "small.html"
 
     return write
+
+
+def test_a_long_cell_of_a_table_can_be_scrolled_to_by_key(browser: Browser, tmp_path: Path) -> None:
+    cells = pd.DataFrame({"x": ["1"] * 40, "comment": ["short", "long " * 90] * 20})
+    given = np.arange(40) % 2
+    probs = np.where(np.eye(2)[given] > 0, 0.9, 0.1)
+    probs[:6] = probs[:6, ::-1]
+    rows = NoisyDataset(np.zeros((40, 1), np.float32), given, None, ("a", "b"), cells=cells)
+    write_page(tmp_path / "cells.html", find_suspects(given, probs, class_names=("a", "b")), rows)
+    browser.open(tmp_path / "cells.html")
+    found = browser.run(
+        "return [...document.querySelectorAll('.card .values')]"
+        ".map((box) => [box.scrollHeight > box.clientHeight, box.tabIndex === 0])"
+    )
+    assert sorted(map(tuple, found)) == [(False, False)] * 3 + [(True, True)] * 3
 
 
 def test_a_review_from_start_to_corrected_labels(

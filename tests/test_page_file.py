@@ -8,6 +8,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -174,28 +175,45 @@ def test_table_rows_have_names_and_values(tmp_path: Path) -> None:
         page(tmp_path, rows, feature_names=("x",))
 
 
-def test_a_number_of_six_digits_is_shown_with_all_of_them(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"income": [45_000.0, 123_456.0] * 20})
-    encoder = TableEncoder.fit(frame)
-    rows = dataset(inputs=encoder.transform(frame), kind="table", encoder=encoder)
-    assert {value for (value,) in data_of(page(tmp_path, rows))["values"]} <= {"45000", "123456"}
-
-
-def test_an_encoded_table_shows_its_own_columns(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"age": [20.0, 40.0, None, 60.0] * 10, "town": ["Ulm", "Bonn", "Ulm", ""] * 10})
+def test_a_table_shows_its_cells_and_the_columns_left_out(tmp_path: Path) -> None:
+    cells = ["Ulm;1.234,5;20;why?;", "Bonn;0,25;;no;", "Ulm;1.000;40;;", "Ulm;3,5;60;" + "so " * 400 + ";"]
+    lines = [f"{cells[row % 4]}{'ab'[row // 4 % 2]}" for row in range(40)]
+    (tmp_path / "x.csv").write_text("town;income;age;comment;label\n" + "\n".join(lines), encoding="utf-8")
     with pytest.warns(UserWarning, match="missing values"):
-        encoder = TableEncoder.fit(frame)
-    rows = dataset(inputs=encoder.transform(frame), kind="table", encoder=encoder)
+        rows = load(tmp_path / "x.csv", ignore=["comment"])
     suspects = suspects_of(rows)
     data = data_of(page(tmp_path, rows, suspects))
-    assert data["features"] == ["age", "town"]
+    assert data["features"] == ["town", "income", "age", "comment (not used)"]
     by_row = dict(zip(suspects.index.tolist(), data["values"], strict=True))
-    assert [by_row[row] for row in range(4)] == [
-        ["20", "Ulm"],
-        ["40", "Bonn"],
-        ["missing", "Ulm"],
-        ["60", "missing"],
+    assert [by_row[row] for row in range(3)] == [
+        ["Ulm", "1.234,5", "20", "why?"],
+        ["Bonn", "0,25", "missing", "no"],
+        ["Ulm", "1.000", "40", "missing"],
     ]
+    assert by_row[3][3].endswith("(cut here)")
+    half = rows.subset(np.arange(0, 40, 3))
+    assert half.cells["comment"].tolist()[:2] == ["why?", "so " * 400], "a subset has its own cells"
+    with pytest.raises(ValueError, match="cells must have 40 rows; got 3"):
+        replace(rows, cells=rows.cells[:3])
+
+
+def test_a_wide_table_still_shows_the_columns_left_out(tmp_path: Path) -> None:
+    frame = pd.DataFrame({f"x{i}": np.arange(40.0) % 7 for i in range(60)} | {"note": ["n"] * 40})
+    frame.assign(label=list("ab") * 20).to_parquet(tmp_path / "x.parquet")
+    rows = load(tmp_path / "x.parquet", ignore=["note"])
+    data = data_of(page(tmp_path, rows))
+    assert data["features"] == [*(f"x{i}" for i in range(39)), "note (not used)"]
+    assert {value for row in data["values"] for value in row[:39]} <= set(map(str, np.arange(7.0)))
+
+
+def test_without_its_cells_a_table_shows_the_encoders_features(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"town": ["Ulm", "Bonn"] * 20})
+    encoder = TableEncoder.fit(frame)
+    rows = dataset(inputs=encoder.transform(frame), kind="table", encoder=encoder)
+    assert data_of(page(tmp_path, rows))["features"] == ["town = Bonn", "town = Ulm"]
+    shown = data_of(page(tmp_path, replace(rows, cells=frame)))
+    assert shown["features"] == ["town"]
+    assert {value for (value,) in shown["values"]} == {"Ulm", "Bonn"}
 
 
 def test_the_summary_says_what_was_found(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, uninterru
     assert_same(fit(checkpoint=tmp_path), uninterrupted)
     names = sorted(path.name for path in tmp_path.iterdir())
     best = f"best-{uninterrupted.epoch:05d}.safetensors"
-    assert names == [best, "checkpoint.json", "state-00030-0000000.safetensors"]
+    assert names == [".checkpoint.lock", best, "checkpoint.json", "state-00030-0000000.safetensors"]
 
 
 class Interrupting(nn.Module):
@@ -261,6 +262,50 @@ def test_only_its_own_files_are_cleared_away(tmp_path):
         (tmp_path / name).write_text("")
     checkpoints = Checkpoints(tmp_path, {})
     checkpoints.save({"epoch": 9, "step": 0}, {"w": torch.ones(1)}, None)
-    checkpoints.flush()
+    checkpoints.close()
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {*users, "checkpoint.json", "state-00009-0000000.safetensors"}
+    assert left == {*users, "checkpoint.json", "state-00009-0000000.safetensors", ".checkpoint.lock"}
+
+
+HOLDER = """
+    import os, sys, time
+    from test_train_resume import After, fit
+    def hold():
+        if os.fork() == 0:  # as a DataLoader's worker, which may live on for seconds
+            time.sleep(60)
+            os._exit(0)
+        print("training", flush=True)
+        time.sleep(60)
+    fit(checkpoint=sys.argv[1], callbacks=[After(5, hold)])
+"""
+
+
+def test_a_second_process_is_told_and_a_killed_one_is_in_nobodys_way(tmp_path, uninterrupted):
+    here = str(Path(__file__).parent)
+    first = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert first.stdout.readline() == "training\n"
+        with pytest.raises(ValueError, match=r"in use: another process.*or use another folder"):
+            fit(checkpoint=tmp_path)
+        first.kill()
+        first.wait()
+        assert_same(fit(checkpoint=tmp_path), uninterrupted)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(first.pid, signal.SIGKILL)
+        first.stdout.close()
+
+
+def test_a_run_that_cannot_start_leaves_the_folder_to_others(tmp_path):
+    fit(checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="belongs to another run") as kept:
+        fit(checkpoint=tmp_path, loss="cce")
+    code = "import sys; from tolerant.train.checkpoint import Checkpoints; Checkpoints(sys.argv[1], {})"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    assert kept.value.__traceback__ is not None, "which holds the run"

@@ -17,8 +17,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
     The bytes go to a temporary file in the same folder (a rename across disks is no
-    rename), reach the disk, and then replace `path` in one step. After an error `path` is
-    what it was and the temporary file is gone.
+    rename), reach the disk, and then replace `path` in one step, which reaches the disk
+    before this returns: what is written next may rely on it. After an error `path` is what
+    it was and the temporary file is gone.
     """
     path = Path(path)
     # Not by tempfile: its files are 0600, unreadable for others in a shared folder, and the umask that
@@ -31,6 +32,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         if error.errno is None:  # of what was being read, such as a damaged .gz
             raise
@@ -52,6 +54,16 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
     """
     with replacing(path) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+def sync_folder(path: str | os.PathLike[str]) -> None:
+    """Make the names in a folder survive a power cut, where the system can."""
+    with suppress(OSError):  # Windows opens no folder, some network disks sync none
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:

@@ -58,6 +58,14 @@ class InputReader:
         return NoisyDataset(scaled.astype(np.float32), labels, None, class_names)
 
 
+def frame_ids(X: Any) -> np.ndarray | None:
+    """What a pandas frame calls its rows; None where it has no name for each, or X is no frame."""
+    if not hasattr(X, "iloc") or len(set(map(str, X.index))) < len(X):
+        return None
+    names: np.ndarray = X.index.to_numpy(None if X.index.dtype.kind in "iu" else object)
+    return names
+
+
 def _row_shape(X: Any) -> tuple[int, ...]:
     shape = tuple(X.shape[1:])
     if len(shape) == 3 and shape[2] > 4:

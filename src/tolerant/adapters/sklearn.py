@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
-from tolerant.adapters.inputs import InputReader
+from tolerant.adapters.inputs import InputReader, frame_ids
 from tolerant.audit.learn import learn
 from tolerant.audit.plan import Settings
 from tolerant.audit.tensors import as_numpy
@@ -77,7 +78,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     transition_ : ndarray (classes, classes)
         Estimated, [i, j] = P(given = j given that true = i).
     suspects_ : tolerant.audit.Suspects
-        Rows whose label the model would change, most doubtful first; ``suspects_.to_frame()``.
+        Rows whose label the model would change, most doubtful first; ``suspects_.to_frame()``. Their `ids`
+        are a frame's own index where that names each row, else row numbers, as `index` always is.
     model_, history_, k_ : nn.Module, list of dict, float or None
         The network, one dict an epoch, the threshold used (None without pruning).
 
@@ -132,6 +134,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NoisyLabelClassifier:
         """Train on rows X with given labels y, some of them perhaps wrong."""
         go_on = self.warm_start and hasattr(self, "model_")
+        ids = frame_ids(X)
         X, y = self._validate(X, y=as_numpy(y), reset=not go_on)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -148,7 +151,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         weight = self._weights(X, labels, classes, sample_weight)
         if not go_on:
             self._reader = InputReader.fit(X)
-        dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
+        dataset = replace(self._reader.dataset(X, labels, tuple(map(str, classes))), ids=ids)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         learned = learn(
             dataset,

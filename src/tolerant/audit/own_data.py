@@ -14,6 +14,7 @@ import torch
 
 from tolerant.audit.corrections import CorrectedLabels, apply_corrections, read_corrections
 from tolerant.audit.learn import Learned, learn
+from tolerant.audit.page import MOST_SHOWN
 from tolerant.audit.plan import Settings
 from tolerant.audit.run_folder import save_run
 from tolerant.audit.source import Features, Source
@@ -48,15 +49,19 @@ def train_source(
     device: str | torch.device = "auto",
     progress: ProgressMode = "auto",
     callbacks: Sequence[Callback] = (),
-) -> tuple[NoisyDataset, Learned]:
-    """Train on ``source`` and write the run folder; the rows as loaded, and what was learnt.
+    limit: int = MOST_SHOWN,
+) -> Learned:
+    """Train on ``source`` and write the run folder.
 
     ``labels`` are corrections files, applied one after the other: those of a second review were made for
     the labels that the first had left. What a person has decided is not asked again.
 
+    ``limit`` is the most suspects on the page.
+
     Checkpoints lie in the run folder meanwhile: stopped or killed, the same call goes on from them, and a
-    call with other rows or settings starts anew. Over several ranks all of them load and train, rank 0
-    writes, and ``torchrun --max-restarts`` goes on in the same way.
+    call with other rows or settings starts anew; a finished run of others that lies there is set aside.
+    Over several ranks all of them load and train, rank 0 writes, and ``torchrun --max-restarts`` goes on in
+    the same way.
     """
     ranks = current()
     checkpoints = Path(folder) / "checkpoints"
@@ -66,6 +71,7 @@ def train_source(
     if not ranks.rank:
         make_folder(folder)  # refused now rather than after hours of training, as the ids and labels above
     features = Features.fit(dataset)
+    fingerprint = _fingerprint(dataset, corrected, settings, folds)
     learned = learn(
         features.trainable(dataset).with_given_labels(corrected.given_labels),
         replace(settings, standardise=features.text is None),
@@ -73,12 +79,12 @@ def train_source(
         reviewed=corrected.reviewed,
         device=device,
         progress=progress,
-        checkpoints=checkpoints / _fingerprint(dataset, corrected, settings, folds),
+        checkpoints=checkpoints / fingerprint,
         callbacks=callbacks,
     )
     ranks.wait()  # nobody reads the checkpoints any more
     if ranks.rank:
-        return dataset, learned
+        return learned
     save_run(
         folder,
         learned,
@@ -86,11 +92,13 @@ def train_source(
         source=source,
         features=features,
         version=version,
+        fingerprint=fingerprint,
         corrected=corrected,
         labels=labels,
+        limit=limit,
     )
     shutil.rmtree(checkpoints)
-    return dataset, learned
+    return learned
 
 
 def _fingerprint(dataset: NoisyDataset, corrected: CorrectedLabels, settings: Settings, folds: int) -> str:

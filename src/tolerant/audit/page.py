@@ -19,7 +19,7 @@ import numpy as np
 
 from tolerant.audit.charts import curves, heat_map, percent
 from tolerant.audit.suspects import Suspects
-from tolerant.audit.table_rows import columns_and_values
+from tolerant.audit.table_rows import columns_and_values, cut
 from tolerant.audit.thumbnails import thumbnails
 from tolerant.extras import extra
 from tolerant.files import write_atomic
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset
 
 SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "review.js")
+MOST_SHOWN = 5_000
 _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
@@ -45,7 +46,7 @@ def write_page(
     title: str = "Label review",
     history: Mapping[str, Sequence[float | None]] | None = None,
     feature_names: Sequence[str] | None = None,
-    limit: int = 5_000,
+    limit: int = MOST_SHOWN,
 ) -> None:
     """Write the review page of `suspects`, rows of `dataset`, to `path`.
 
@@ -55,8 +56,8 @@ def write_page(
         dataset: where the pictures, texts or rows come from.
         title: what the data is called; heading of the page.
         history: numbers by epoch, one series a name, drawn as small charts.
-        feature_names: of a table's features; not needed where the data set has its encoder, which
-            shows the columns as they were.
+        feature_names: of a table's features; not needed where the data set has its cells, which
+            are shown as they stand in the file.
         limit: the most suspects on the page, the most doubtful ones. A picture takes up to 6 kB.
 
     Decisions are remembered by the browser under a hash of what is shown: writing the page again
@@ -129,15 +130,10 @@ def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str]
     files = () if dataset.files is None else dataset.files[shown.index]
     if dataset.kind == "image" or (len(files) and all(map(os.path.isfile, files))):
         return {"pictures": thumbnails(dataset, shown.index)}
-    rows = np.asarray(dataset.inputs[shown.index])
     if dataset.kind == "text":
-        return {"texts": [_cut(str(text)) for text in rows]}
-    names, values = columns_and_values(rows, dataset.encoder, feature_names)
+        return {"texts": [cut(str(text), _MOST_CHARACTERS) for text in dataset.inputs[shown.index]]}
+    names, values = columns_and_values(dataset, shown.index, feature_names)
     return {"features": names, "values": values}
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} … (cut here)"
 
 
 def _summary(

@@ -7,14 +7,18 @@ audit.safetensors   of every row: the label trained on, whether a person decided
                     probabilities, pruning
 suspects.csv        the doubtful labels, most doubtful first
 report.html         the page to review them on
+earlier-1 ...       runs of other data or settings that were here before
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +27,7 @@ from torch import Tensor, nn
 
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.learn import Learned
-from tolerant.audit.page import write_page
+from tolerant.audit.page import MOST_SHOWN, write_page
 from tolerant.audit.source import Features, Source
 from tolerant.audit.suspects import Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
@@ -33,6 +37,15 @@ from tolerant.train.models import build
 from tolerant.train.rows import Preprocess
 
 FORMAT = 2
+# In the order in which a run is set aside; stopped inside that, what is left is set aside the next time.
+_FILES = (
+    "model.safetensors",
+    "audit.safetensors",
+    "history.json",
+    "suspects.csv",
+    "report.html",
+    "spec.json",
+)
 _CURVES = {
     "train_loss": "training loss",
     "validation_accuracy": "held-out rows labelled as given",
@@ -60,12 +73,18 @@ def save_run(
     source: Source,
     features: Features,
     version: str,
+    fingerprint: str,
     corrected: CorrectedLabels,
     labels: Sequence[str | os.PathLike[str]] = (),
+    limit: int = MOST_SHOWN,
 ) -> None:
-    """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts, labels uncorrected)."""
+    """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts, labels uncorrected).
+
+    A run with another ``fingerprint`` that lies there is set aside; the same one is written again.
+    """
     folder = Path(folder)
     make_folder(folder)
+    _set_aside(folder, fingerprint)
     (folder / "spec.json").unlink(missing_ok=True)  # what is here is no run until all of it is written
     result, job = learned.result, learned.job
     preprocess = result.preprocess
@@ -87,12 +106,13 @@ def save_run(
     _write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
     write_json(folder / "history.json", result.history)
     learned.suspects.to_csv(folder / "suspects.csv")
-    write_review(folder, learned.suspects, dataset, result.history, title=Path(source.name).name)
+    write_review(folder, learned.suspects, dataset, result.history, title=Path(source.name).name, limit=limit)
     write_json(
         folder / "spec.json",
         {
             "format": FORMAT,
             "version": version,
+            "fingerprint": fingerprint,
             "source": source.absolute().to_dict(),
             "labels": [os.path.abspath(path) for path in labels],
             "label_digest": _digest(dataset),
@@ -117,7 +137,7 @@ def write_review(
     history: Sequence[Mapping[str, Any]],
     *,
     title: str,
-    limit: int = 5_000,
+    limit: int,
 ) -> None:
     """Write ``report.html``."""
     write_page(
@@ -127,6 +147,27 @@ def write_review(
         title=title,
         history={words: [record.get(name) for record in history] for name, words in _CURVES.items()},
         limit=limit,
+    )
+
+
+def _set_aside(folder: Path, fingerprint: str) -> None:
+    path = folder / "spec.json"
+    if not path.exists():
+        return
+    with suppress(ValueError):
+        spec = read_json(path)
+        if isinstance(spec, dict) and spec.get("fingerprint") == fingerprint:
+            return
+    number = next(n for n in count(1) if not (folder / f"earlier-{n}").exists())
+    earlier = folder / f"earlier-{number}"
+    earlier.mkdir()
+    for name in _FILES:
+        with suppress(FileNotFoundError):
+            (folder / name).replace(earlier / name)
+    warnings.warn(
+        f"{folder} held a run of other data or settings, which is in {earlier} now. "
+        "To keep both side by side give another folder: --out",
+        stacklevel=4,
     )
 
 

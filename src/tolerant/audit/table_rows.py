@@ -2,53 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tolerant.data.encoder import TableEncoder
+    from tolerant.data.dataset import NoisyDataset
 
 _MOST_COLUMNS = 40  # more is no longer read
+_MOST_CHARACTERS = 500  # of a cell: a comment can be read, and 5,000 rows of a few of them stay under 10 MB
 
 
 def columns_and_values(
-    rows: NDArray[np.float32],
-    encoder: TableEncoder | None,
-    feature_names: Sequence[str] | None,
+    dataset: NoisyDataset, index: np.ndarray, feature_names: Sequence[str] | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Names and values of the columns of `rows`, as text.
+    """Names and values of the columns, as text, of the rows of `index`.
 
-    With the encoder that made the features, the columns as they were in the table: numbers in their
-    own unit, words as words. Else the features themselves, under `feature_names` if given.
+    The cells as they stand in the table where the data set has them; else the features, under
+    `feature_names` or the encoder's.
     """
-    if encoder is not None and feature_names is None:
-        names = [column.name for column in encoder.columns]
-        values = [list(_decoded(row, encoder)) for row in rows]
-    else:
-        names = _check_names(feature_names, rows.shape[1])
-        values = [[f"{value:.5g}" for value in row] for row in rows.tolist()]
-    return names[:_MOST_COLUMNS], [row[:_MOST_COLUMNS] for row in values]
+    if dataset.cells is not None and feature_names is None:
+        used = {column.name for column in dataset.encoder.columns} if dataset.encoder else set(dataset.cells)
+        return _cells(dataset.cells, index, used)
+    rows = np.asarray(dataset.inputs[index])
+    if feature_names is None and dataset.encoder is not None:
+        feature_names = dataset.encoder.feature_names
+    names = _check_names(feature_names, rows.shape[1])
+    return names[:_MOST_COLUMNS], [[f"{v:.5g}" for v in row[:_MOST_COLUMNS]] for row in rows.tolist()]
 
 
-def _decoded(row: NDArray[np.float32], encoder: TableEncoder) -> Iterator[str]:
-    place = 0
-    for column in encoder.columns:
-        width = len(column.feature_names)
-        own = row[place : place + width]
-        place += width
-        if column.missing and own[-1] == 1.0:
-            yield "missing"
-        elif column.kind == "number":
-            yield f"{float(own[0]) * column.std + column.mean:.6g}"
-        elif column.kind == "date":
-            days = float(own[0]) * column.std + column.mean
-            yield str(np.datetime64(int(np.floor(days + 0.01)), "D"))  # midnight, to the digits of float32
-        else:
-            words = [word for word, is_it in zip(column.categories, own, strict=False) if is_it]
-            yield words[0] if words else "another"
+def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], list[list[str]]]:
+    ours = [name for name in frame.columns if name in used]
+    others = [name for name in frame.columns if name not in used]
+    # Of a wide table the columns left out are still seen: a comment tells a person more than feature 38.
+    room = max(_MOST_COLUMNS - len(others), _MOST_COLUMNS // 2)
+    names = [*ours[:room], *others][:_MOST_COLUMNS]
+    shown = frame[names].iloc[index]
+    columns = []
+    for name in names:
+        words, missing = shown[name].astype(str).tolist(), shown[name].isna().tolist()
+        columns.append(
+            [
+                "missing" if absent or not word.strip() else cut(word, _MOST_CHARACTERS)
+                for word, absent in zip(words, missing, strict=True)
+            ]
+        )
+    titles = [f"{name}" if name in used else f"{name} (not used)" for name in names]
+    return titles, [list(row) for row in zip(*columns, strict=True)]
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters, and a word where there were more."""
+    return text if len(text) <= most else f"{text[:most]} … (cut here)"
 
 
 def _check_names(names: Sequence[str] | None, num_features: int) -> list[str]:

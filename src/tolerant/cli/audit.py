@@ -16,7 +16,7 @@ def audit(
         Path | None, typer.Option(help="Folder to write; default: the run itself, or audit.")
     ] = None,
     labels: own.Labels = None,
-    limit: Annotated[int, typer.Option(help="The most suspects on the page.")] = 5_000,
+    limit: Annotated[int, typer.Option(min=1, help="The most suspects on the page.")] = 5_000,
     folds: own.Folds = 5,
     split: own.Split = None,
     root: own.Root = None,
@@ -28,6 +28,7 @@ def audit(
     categorical: own.Categorical = None,
     size: own.Size = None,
     min_per_class: own.MinPerClass = None,
+    skip_unlabelled: own.SkipUnlabelled = False,
     seed: own.Seed = 0,
     device: own.Device = "auto",
 ) -> None:
@@ -53,18 +54,15 @@ def audit(
         categorical=categorical,
         size=size,
         min_per_class=min_per_class,
+        skip_unlabelled=skip_unlabelled,
     )
     if not (Path(source) / "spec.json").is_file():
-        out = out or Path("audit")
-        dataset, learned = own.train(
-            rows, out, Settings(seed=seed), device=device, labels=labels or (), folds=folds
+        folder = out or Path("audit")
+        learned = own.train(
+            rows, folder, Settings(seed=seed), device=device, labels=labels or (), folds=folds, limit=limit
         )
-        if limit != 5_000:
-            write_review(
-                out, learned.suspects, dataset, learned.result.history, title=Path(source).name, limit=limit
-            )
         own.print_training(learned)
-        own.print_summary(learned.suspects, out, rows, labels or ())
+        own.print_summary(learned.suspects, folder, rows, labels or (), out=out)
         return
     if labels:
         raise typer.BadParameter("is for data; train the run again with it", param_hint="--labels")
@@ -72,10 +70,15 @@ def audit(
         hint = f"--{name.replace('_', '-')}"
         raise typer.BadParameter("is for data; a run knows how its data was read", param_hint=hint)
     run = load_run(source)
+    out = out or run.folder
+    if (out / "spec.json").exists() and not out.samefile(run.folder):
+        raise typer.BadParameter(
+            f"{out} holds another run, whose list would be lost; name a new folder", param_hint="--out"
+        )
     dataset = run.source.load()
     suspects = load_suspects(run, dataset)
-    out = out or run.folder
     suspects.to_csv(out / "suspects.csv")
     history = read_json(run.folder / "history.json")
     write_review(out, suspects, dataset, history, title=Path(run.source.name).name, limit=limit)
-    own.print_summary(suspects, out, run.source, run.spec["labels"])
+    next_out = out if out != own.RUN else None
+    own.print_summary(suspects, out, run.source, run.spec["labels"], out=next_out)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tolerant.audit.learn import Learned
     from tolerant.audit.plan import Settings
     from tolerant.audit.source import Source
-    from tolerant.data.dataset import NoisyDataset
 
+RUN = Path("run")  # where `tolerant train` writes unless told
 SourceArgument = Annotated[
     str,
     typer.Argument(
@@ -40,6 +40,9 @@ Categorical = Annotated[
     list[str] | None, typer.Option(help="Column of codes that look like numbers; repeat for more.")
 ]
 MinPerClass = Annotated[int | None, typer.Option(help="Fewest rows a class may have; default: 2.")]
+SkipUnlabelled = Annotated[
+    bool, typer.Option("--skip-unlabelled", help="Leave rows of a table without a label out.")
+]
 Labels = Annotated[
     list[Path] | None,
     typer.Option(help="Corrections exported from the review page, .csv or .json; repeat, oldest first."),
@@ -57,13 +60,11 @@ def make_source(name: str, **options: Any) -> Source:
     """The source with the options that were given."""
     from tolerant.audit.source import Source
 
-    given = {key: value for key, value in options.items() if value is not None and value != []}
+    given = {key: value for key, value in options.items() if value not in (None, []) and value is not False}
     return Source(name, given)
 
 
-def train(
-    source: Source, out: Path, settings: Settings, *, device: str, **options: Any
-) -> tuple[NoisyDataset, Learned]:
+def train(source: Source, out: Path, settings: Settings, *, device: str, **options: Any) -> Learned:
     """`train_source`, shared by the ranks of torchrun; those that have nothing to say leave here."""
     from tolerant import __version__
     from tolerant.audit.own_data import train_source
@@ -73,14 +74,14 @@ def train(
         if ranks.rank:
             warnings.simplefilter("ignore")  # rank 0 gives the same ones
         try:
-            found = train_source(source, out, settings, version=__version__, device=device, **options)
+            learned = train_source(source, out, settings, version=__version__, device=device, **options)
         except KeyboardInterrupt:
             if not ranks.rank:
                 typer.echo(f"stopped; the same command goes on from {out / 'checkpoints'}", err=True)
             raise typer.Exit(130) from None
     if ranks.rank:
         raise typer.Exit
-    return found
+    return learned
 
 
 def print_training(learned: Learned) -> None:
@@ -93,8 +94,13 @@ def print_training(learned: Learned) -> None:
     typer.echo(f"{line}.")
 
 
-def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequence[Path | str]) -> None:
-    """How many labels are wrong, the ten worst, where to look, what to do next."""
+def print_summary(
+    suspects: Suspects, folder: Path, source: Source, labels: Sequence[Path | str], *, out: Path | None
+) -> None:
+    """How many labels are wrong, the ten worst, where to look, what to do next.
+
+    ``out`` is the folder that the next training should be given; None: the default will do.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text as Plain
@@ -130,15 +136,17 @@ def print_summary(suspects: Suspects, folder: Path, source: Source, labels: Sequ
         Console().print(table)
     typer.echo(
         f"Review them in a browser: {folder / 'report.html'}   (all of them: {folder / 'suspects.csv'})\n"
-        f"Then train on your corrections: {_train_command(source, labels)}"
+        f"Then train on your corrections: {_train_command(source, labels, out)}"
     )
 
 
-def _train_command(source: Source, labels: Sequence[Path | str]) -> str:
+def _train_command(source: Source, labels: Sequence[Path | str], out: Path | None) -> str:
     words = ["tolerant", "train", source.name]
     for name, value in source.options.items():
         for word in value if isinstance(value, list) else [value]:
-            words += [f"--{name.replace('_', '-')}", str(word)]
+            words += [f"--{name.replace('_', '-')}", *([] if word is True else [str(word)])]
     for path in [*labels, "corrections.csv" if not labels else f"corrections-{len(labels) + 1}.csv"]:
         words += ["--labels", str(path)]
+    if out is not None:
+        words += ["--out", str(out)]
     return shlex.join(words)

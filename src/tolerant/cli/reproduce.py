@@ -100,7 +100,7 @@ def reproduce(
         raise typer.BadParameter(str(error)) from error
     store = Store(results)
     for where in store.torn():
-        typer.echo(f"{results}/{where} holds no whole row; its run will be done again", err=True)
+        typer.echo(f"{results}/{where} holds no whole row of a run; one cut off will be done again", err=True)
     if dry_run:
         _plan(specs, store)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,9 @@ from tolerant.cli import own_data as own
 
 def train(
     source: own.SourceArgument,
-    out: Annotated[Path, typer.Option(help="The run folder to write.")] = Path("run"),
+    out: Annotated[
+        Path, typer.Option(help="The run folder to write; another run in it is set aside.")
+    ] = own.RUN,
     labels: own.Labels = None,
     loss: Annotated[
         str, typer.Option(help="truncated-lq (L_q and pruning), lq, cce, mae ...")
@@ -35,6 +38,7 @@ def train(
     categorical: own.Categorical = None,
     size: own.Size = None,
     min_per_class: own.MinPerClass = None,
+    skip_unlabelled: own.SkipUnlabelled = False,
     seed: own.Seed = 0,
     device: own.Device = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
@@ -62,6 +66,7 @@ def train(
         categorical=categorical,
         size=size,
         min_per_class=min_per_class,
+        skip_unlabelled=skip_unlabelled,
     )
     chosen: Any = {"precision": precision}  # Recipe refuses a word it does not know
     settings = Settings(
@@ -72,12 +77,12 @@ def train(
         from tolerant.adapters.tensorboard import TensorBoardLog
 
         callbacks.append(TensorBoardLog(tensorboard))
-    _, learned = own.train(
+    learned = own.train(
         rows, out, settings, device=device, labels=labels or (), folds=folds, callbacks=callbacks
     )
     own.print_training(learned)
-    own.print_summary(learned.suspects, out, rows, labels or ())
-    typer.echo(f"Label new rows: tolerant predict {out} DATA")
+    own.print_summary(learned.suspects, out, rows, labels or (), out=out if out != own.RUN else None)
+    typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
 
 
 def _read(option: str, word: str) -> float | Literal["auto"]:

@@ -28,6 +28,8 @@ class NoisyDataset:
     ids: (N,), what a person calls each row: its file, or its number (the default).
     encoder: for a table, what turned its columns into inputs and will do so again for new rows.
     files: (N,), paths of the pictures that the inputs come from, which a person sees as they are.
+    cells: for a table, a DataFrame of N rows to show to a person; columns the encoder does not know are
+        marked as not used.
 
     >>> rows = NoisyDataset(np.zeros((3, 2), np.float32), [0, 1, 1], [0, 1, 0], ("a", "b"))
     >>> len(rows), rows.num_classes, rows.flipped.tolist()
@@ -42,6 +44,7 @@ class NoisyDataset:
     kind: Kind = "table"
     encoder: TableEncoder | None = None
     files: np.ndarray | None = None
+    cells: Any = None
 
     def __post_init__(self) -> None:
         num_rows = len(self.inputs)
@@ -53,6 +56,8 @@ class NoisyDataset:
             raise ValueError(f"ids must have shape ({num_rows},); got {ids.shape}")
         if self.files is not None and len(self.files) != num_rows:
             raise ValueError(f"files must have {num_rows} paths; got {len(self.files)}")
+        if self.cells is not None and len(self.cells) != num_rows:
+            raise ValueError(f"cells must have {num_rows} rows; got {len(self.cells)}")
         if self.kind == "image":
             shape, dtype = tuple(self.inputs.shape), self.inputs.dtype
             if len(shape) != 4 or dtype != np.uint8:
@@ -109,6 +114,7 @@ class NoisyDataset:
             true_labels=None if self.true_labels is None else self.true_labels[index],
             ids=self.ids[index],
             files=None if self.files is None else self.files[index],
+            cells=None if self.cells is None else self.cells.iloc[index],
         )
 
     def with_given_labels(self, given_labels: Any) -> NoisyDataset:

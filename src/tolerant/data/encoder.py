@@ -43,7 +43,11 @@ class Column:
         if self.kind != "category":
             numbers, empty = (_as_dates if self.kind == "date" else _as_numbers)(series, self.name)
             if numbers is None:
-                raise ValueError(f"column {self.name!r} held {self.kind}s in training; now it holds words")
+                raise ValueError(
+                    f"column {self.name!r} held {self.kind}s in training; now it holds words. Write "
+                    f"{self.kind}s or leave the cells empty, which counts as missing; or train again "
+                    "with such rows"
+                )
             # Clipped, since a new value far outside the fitted range would overflow float32.
             scaled = np.clip((np.where(empty, self.mean, numbers) - self.mean) / self.std, -1e6, 1e6)
             named = [scaled]
@@ -79,7 +83,9 @@ class TableEncoder:
         """Learn the columns of `frame`; those in `categorical` are words though they be numbers."""
         absent = sorted(set(categorical) - set(frame.columns))
         if absent:
-            raise ValueError(f"categorical names {absent[0]!r}, which is no column of the table")
+            raise ValueError(
+                f"categorical names {absent[0]!r}, which is no column of the features {list(frame.columns)}"
+            )
         columns, holes, names, counters = [], [], [], []
         for name in frame.columns:
             kind: Literal["number", "date"] = "number"
@@ -174,7 +180,10 @@ def _as_words(series: Any) -> tuple[np.ndarray, np.ndarray]:
     cells = series.to_numpy(object)
     for cell in cells[:1]:
         if isinstance(cell, list | dict | tuple | np.ndarray):
-            raise ValueError(f"column {series.name!r} holds lists; only numbers and words are read")
+            raise ValueError(
+                f"column {series.name!r} holds lists; only numbers, dates and words are read. Make a column "
+                f"of each entry, or leave it out: ignore=[{series.name!r}] (--ignore {series.name!r})"
+            )
     words = np.array([str(cell).strip() for cell in cells], object)
     empty = np.fromiter((word.lower() in MISSING for word in words), bool, len(words))
     return words, empty | np.asarray(series.isna(), bool)
@@ -206,7 +215,10 @@ def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
             )
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
-        raise ValueError(f"column {name!r} has an infinite value in row {infinite[0]}")
+        raise ValueError(
+            f"column {name!r} has an infinite value in row {infinite[0]}; write a number or leave the cell "
+            f"empty, which counts as missing; or leave the column out: ignore=[{name!r}] (--ignore {name!r})"
+        )
     return numbers, empty
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tolerant.data.dataset import NoisyDataset, encode_labels
 from tolerant.data.pictures import Size, read_pictures
-from tolerant.data.table import check_columns, label_words, read_frame
+from tolerant.data.table import check_columns, label_words, labelled_rows, read_frame
 
 # HEIC takes the plugin pillow-heif; without it those files are named as left out, not passed over.
 SUFFIXES = (
@@ -77,10 +77,13 @@ def load_listed(
     size: Size = None,
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
+    skip_unlabelled: bool = False,
 ) -> NoisyDataset:
     """A data set from a table with a picture (relative to the table) and its label in each row."""
     frame = read_frame(path) if frame is None else frame
     check_columns(frame, path, file=file, label=label)
+    if skip_unlabelled:
+        frame = frame.iloc[labelled_rows(frame, label, path)]
     names = [str(name) for name in frame[file]]
     labels = label_words(frame, label, path)
     files = [Path(path).parent / name for name in names]

@@ -142,14 +142,17 @@ def load_table(
     encoder: TableEncoder | None = None,
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
+    skip_unlabelled: bool = False,
 ) -> NoisyDataset:
     """A data set from a CSV, TSV, JSON Lines or Parquet file.
 
     frame: its rows as a DataFrame, if they are read already; `path` then only names them.
     label, true_label, id: the columns of given labels, true labels and row names.
     text: the column of text; without it every other column is a feature.
-    ignore, categorical: columns to leave out; columns of codes that look like numbers.
+    ignore, categorical: columns to leave out, which a person still sees; columns of codes that look
+        like numbers.
     encoder, class_names: those of the training rows, for rows that come later.
+    skip_unlabelled: leave rows with an empty label out; without `id` the others keep their number.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
@@ -163,11 +166,14 @@ def load_table(
     check_columns(frame, path, label=label, true_label=true_label, text=text, id=id)
     for name in ignore:
         check_columns(frame, path, ignore=name)
+    ids = None if id is None else frame[id].to_numpy(object).astype(str)
+    if skip_unlabelled:
+        rows = labelled_rows(frame, label, path)
+        frame, ids = frame.iloc[rows], rows if ids is None else ids[rows]
     given, names = encode_labels(label_words(frame, label, path), path, class_names, min_per_class)
     true = None
     if true_label is not None:
         true, _ = encode_labels(label_words(frame, true_label, path), path, names)
-    ids = None if id is None else frame[id].to_numpy(object).astype(str)
     if text is not None:
         texts = np.array([str(cell) for cell in frame[text].fillna("")], object)
         return NoisyDataset(texts, given, true, names, ids, "text")
@@ -176,7 +182,10 @@ def load_table(
     if encoder is None:
         _warn_of_copies(features, given, label)
         encoder = TableEncoder.fit(features, categorical=categorical)
-    return NoisyDataset(encoder.transform(features), given, true, names, ids, "table", encoder)
+    inputs = encoder.transform(features)
+    shown = dict.fromkeys([*(c.name for c in encoder.columns), *ignore])
+    cells = frame[[name for name in shown if name not in (label, true_label, id)]]
+    return NoisyDataset(inputs, given, true, names, ids, "table", encoder, cells=cells)
 
 
 def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
@@ -209,17 +218,33 @@ def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
 
 
 def label_words(frame: Any, name: str, path: Any) -> list[str]:
-    """The label words; whole numbers stored as floats lose their .0."""
-    words = [
+    """The label words, all of which must be there; whole numbers stored as floats lose their .0."""
+    words = _words(frame, name)
+    empty = [row for row, word in enumerate(words) if not word]
+    if empty:
+        raise ValueError(
+            f"{path}: {len(empty)} rows have no {name!r} (first: row {empty[0]}, counted from 0); "
+            "fill them in, or leave those rows out: skip_unlabelled=True (--skip-unlabelled)"
+        )
+    return words
+
+
+def labelled_rows(frame: Any, name: str, path: Any) -> np.ndarray:
+    """The rows that have a label; a warning that says how many have none."""
+    rows = np.flatnonzero([bool(word) for word in _words(frame, name)])
+    if len(rows) < len(frame):
+        warnings.warn(
+            f"{path}: {len(frame) - len(rows):,} of {len(frame):,} rows have no {name!r} and are left out; "
+            "the trained model can label them: tolerant predict",
+            stacklevel=5,  # where `load` was called
+        )
+    return rows
+
+
+def _words(frame: Any, name: str) -> list[str]:
+    return [
         "" if cell is None or cell != cell  # NaN alone differs from itself
         else str(int(cell)) if isinstance(cell, float) and cell.is_integer()
         else str(cell).strip()
         for cell in frame[name].to_numpy(object)
     ]  # fmt: skip
-    empty = [row for row, word in enumerate(words) if not word]
-    if empty:
-        raise ValueError(
-            f"{path}: {len(empty)} rows have no {name!r} (first: row {empty[0]}, counted from 0); "
-            "fill them in or drop those rows"
-        )
-    return words

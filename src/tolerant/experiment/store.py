@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tolerant.files import read_json, write_atomic
+from tolerant.files import read_json, sync_folder, write_atomic
 
 Row = dict[str, Any]
 LOCK = ".lock"
+_OURS = {"key", "spec", "versions"}  # a file of another tool that lies here may have keys, too
 COLUMNS_DIGITS = 5  # significant digits of a history column: finer than any figure or table shows
 
 
@@ -23,10 +24,9 @@ class Store:
 
     >>> import tempfile
     >>> store = Store(tempfile.mkdtemp())
-    >>> store.append({"key": "a1", "result": {}}, file="digits.jsonl")
-    True
-    >>> store.append({"key": "a1", "result": {}}, file="digits.jsonl")
-    False
+    >>> row = {"key": "a1", "spec": {}, "versions": {}, "result": {}}
+    >>> store.append(row, file="digits.jsonl"), store.append(row, file="digits.jsonl")
+    (True, False)
     >>> [row["key"] for row in store.rows()]
     ['a1']
     """
@@ -42,7 +42,7 @@ class Store:
         return {row["key"] for row in self.rows()}
 
     def torn(self) -> list[str]:
-        """`file:line` of the lines that hold no row: a writer was killed inside them."""
+        """`file:line` of the lines that hold no row: a writer was killed inside, or they are not ours."""
         return [where for row, where in self._lines() if row is None]
 
     def append(self, row: Mapping[str, Any], *, file: str = "runs.jsonl") -> bool:
@@ -77,7 +77,7 @@ class Store:
             finally:
                 os.close(handle)
             if new:
-                _sync_folder(self.folder)  # the file's name, too, must survive a power cut
+                sync_folder(self.folder)  # the file's name, too, must survive a power cut
         return True
 
     def write_history(self, key: str, history: Mapping[str, Any]) -> str:
@@ -128,7 +128,7 @@ def _parse(line: bytes) -> Row | None:
         row = json.loads(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and "key" in row else None
+    return row if isinstance(row, dict) and row.keys() >= _OURS else None
 
 
 def _rounded(value: Any) -> Any:
@@ -141,11 +141,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_rounded(item) for item in value]
     return value
-
-
-def _sync_folder(folder: str | os.PathLike[str]) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -44,7 +44,7 @@ def binary_lq_loss(
             f"got {tuple(sample_weight.shape)}."
         )
     dtype = compute_dtype(logits)
-    z, given = logits.to(dtype), labels.to(dtype)
+    given = labels.to(dtype)
     counts = given != ignore_index
     if given.device.type == "cpu" and not torch.compiler.is_compiling():
         wrong = given[counts & ~((given >= 0) & (given <= 1))]
@@ -52,7 +52,12 @@ def binary_lq_loss(
             raise ValueError(
                 f"labels must be in [0, 1], or ignore_index={ignore_index}; got {wrong[0].item():g}."
             )
+    divided_by = counts.to(dtype) if sample_weight is None else counts * sample_weight.to(dtype)
+    weights = divided_by if weight is None else divided_by * weight
     given = torch.where(counts, given, 0.0)
+    # A label of no weight is left out, be its logit NaN, though 0 * NaN is NaN. A finite one stays: its
+    # loss is the gradient of its weight.
+    z = torch.where((weights == 0) & ~logits.isfinite(), 0.0, logits.to(dtype))
     if k is None:
         phi, hyper = PHI["lq"], {"q": q}
     else:
@@ -60,10 +65,7 @@ def binary_lq_loss(
         phi, hyper = PHI["truncated-lq"], {"q": q, "k": k}
     yes, no = phi(F.logsigmoid(z), **hyper), phi(F.logsigmoid(-z), **hyper)
     losses = given * (yes if pos_weight is None else yes * pos_weight) + (1 - given) * no
-    if weight is not None:
-        losses = losses * weight
-    divided_by = counts.to(dtype) if sample_weight is None else counts * sample_weight.to(dtype)
-    losses = torch.where(counts, losses * divided_by, 0.0)
+    losses = losses * weights
     if reduction == "none":
         return losses
     return losses.sum() / divided_by.sum() if reduction == "mean" else losses.sum()

@@ -31,10 +31,10 @@ def loss_cpu(results: Path) -> str:
     head = [
         "rows x classes",
         "dtype",
-        "as fast as through `F.cross_entropy`",
-        "as through softmax and a power",
+        "speed relative to L_q written with `F.cross_entropy`",
+        "speed relative to L_q written with softmax and a power",
     ]
-    table = markdown([*head, "extra copies of the logits (ours, cross entropy)"], body, 2)
+    table = markdown([*head, "extra copies of the logits (ours, `F.cross_entropy`)"], body, 2)
     return f"{table}\n\ntorch {found['torch']}, {found['threads']} threads, {found['rounds']} rounds."
 
 
@@ -62,7 +62,7 @@ def linear(results: Path) -> str:
         share = f"1/{eager / extra:.1f}" if eager and extra else ""
         memory = "" if extra is None else f"{extra:,.0f}"
         body.append([row["name"], f"{row['ms']:.2f}", _ratio(row["/ bare products"]), memory, share])
-    head = ["", "ms", "of the bare products", "extra memory, MiB", "of eager's"]
+    head = ["", "ms", "time relative to bare products", "extra memory, MiB", "relative to eager"]
     return f"{markdown(head, body, 1)}\n\n{_machine(rows)}" if body else NONE
 
 
@@ -79,7 +79,8 @@ def training(results: Path) -> str:
         for name, rate in rates.items():
             share = rate * GFLOP[model] / 1e3 / found["product_tflops"]
             body.append([model, name, f"{rate:,.0f}", f"{rate / base:.2f}x", f"{100 * share:.1f} %"])
-    head = ["", "", "images a second", "times the first", "of the bf16 product's speed"]
+    head = ["model", "way of training", "images a second", "speed relative to the first way"]
+    head += ["share of the bf16 product's speed"]
     note = f"{_where(found)} Batch 128; in the same run a bf16 product of 8192³ ran at "
     note += f"{found['product_tflops']:.0f} TFLOP/s and a copy at {found['copy_tb_s']:.2f} TB/s."
     return f"{markdown(head, body, 2)}\n\n{note}"

@@ -7,6 +7,7 @@ deleted after the next one stands. A stop at any moment leaves the old one or th
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import re
 from collections.abc import Mapping
@@ -23,12 +24,16 @@ from tolerant.train.optim import to_host
 
 FORMAT = 1
 _NAME = "checkpoint.json"
+_LOCK = ".checkpoint.lock"
 
 
 class Checkpoints:
-    """The checkpoint in one folder; ``run`` is what the run is, and must be the same to go on."""
+    """The checkpoint in one folder; ``run`` is what the run is, and must be the same to go on.
 
-    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any]) -> None:
+    One process at a time writes there; of several ranks the first has the ``lock``.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any], *, lock: bool = True) -> None:
         self.folder = Path(folder)
         self.run = dict(run)
         self._best: str | None = None  # the file of best weights that is known to be this run's
@@ -39,6 +44,7 @@ class Checkpoints:
         # A read-only folder, a full disk, a numpy number among the values: shown before an epoch is spent.
         write_json(probe, self.run)
         probe.unlink()
+        self._lock = _locked(self.folder / _LOCK) if lock else None
 
     @property
     def exists(self) -> bool:
@@ -71,6 +77,15 @@ class Checkpoints:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
+
+    def close(self) -> None:
+        """Wait as `flush` does, and leave the folder to others."""
+        try:
+            self.flush()
+        finally:
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                os.close(lock)
 
     def _write(self, record: dict[str, Any], new: dict[str, dict[str, Tensor]]) -> None:
         for name, tensors in new.items():
@@ -109,6 +124,30 @@ class Checkpoints:
                 ) from error
         self._best = record["files"].get("best")
         return record, loaded["state"], loaded.get("best")
+
+
+def _locked(path: Path) -> int | None:
+    """An open file whose lock is ours until it is closed or we die; None where there are no locks.
+
+    By lockf: a lock of flock would go to processes forked meanwhile (a DataLoader's), and outlive a killed
+    trainer with them.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if error.errno not in (errno.EACCES, errno.EAGAIN):  # some network disks know no locks
+            return None
+        raise ValueError(
+            f"checkpoint folder {path.parent} is in use: another process trains with it. Wait until that one "
+            "ends, or use another folder."
+        ) from error
+    return handle
 
 
 # Files of older checkpoints, and temporary ones left by a kill; the folder may hold a user's own, too.

@@ -60,19 +60,18 @@ def predict_log_proba(
     preprocess: Preprocess,
     *,
     device: str | torch.device = "cpu",
-    bf16: bool = False,
 ) -> np.ndarray:
     """Log-probabilities of all classes, float32 (N, C), in the order of the rows.
 
     The model is on ``device`` meanwhile, and back where it was afterwards.
     """
     device = torch.device(device)
-    rows = Rows(dataset, dataset.given_labels, preprocess, device, bf16=bf16)
+    rows = Rows(dataset, dataset.given_labels, preprocess, device, bf16=False)
     home = next((weights.device for weights in model.parameters()), device)
     try:
         with evaluating(model.to(device)):
             parts = [
-                torch.log_softmax(_logits(model, inputs, bf16), 1).cpu()
+                torch.log_softmax(_logits(model, inputs, bf16=False), 1).cpu()
                 for _, inputs in rows.in_order(_part_size(rows))
             ]
     finally:

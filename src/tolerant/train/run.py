@@ -47,7 +47,16 @@ class Run:
         self._checkpoints = None
         if job.checkpoint is not None:
             with current().in_turn():
-                self._checkpoints = Checkpoints(job.checkpoint, job.identity(loss))
+                self._checkpoints = Checkpoints(job.checkpoint, job.identity(loss), lock=not current().rank)
+        try:
+            self._prepare(loss, graph)
+        except BaseException:
+            if self._checkpoints is not None:
+                self._checkpoints.close()
+            raise
+
+    def _prepare(self, loss: nn.Module, graph: bool | None) -> None:
+        job, device = self.job, self.device
         if device.type == "cpu":
             keep_freed_memory()
         self.bf16 = use_bf16(self.recipe.precision, device)
@@ -111,7 +120,7 @@ class Run:
             yield from self._epochs()
         finally:
             if self._checkpoints is not None:
-                self._checkpoints.flush()
+                self._checkpoints.close()
         self.result = self._finish()
         for callback in self._callbacks:
             callback.on_end(self.job, self.result)

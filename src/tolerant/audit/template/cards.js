@@ -10,7 +10,8 @@ function content(row) {
     return make("div", { class: "words", ...scrolls, text: DATA.texts[row] });
   }
   if (DATA.values) {
-    const values = make("dl", { class: "values", tabindex: DATA.features.length > 7 ? "0" : null });
+    const scrolls = DATA.features.length > 7 || DATA.values[row].some((value) => value.length > 100);
+    const values = make("dl", { class: "values", tabindex: scrolls ? "0" : null });
     DATA.values[row].forEach((value, column) => values.append(make("dt", { text: DATA.features[column] }), make("dd", { text: value })));
     return values;
   }
