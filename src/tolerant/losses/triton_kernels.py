@@ -30,9 +30,9 @@ def available(logits: Tensor, *weights: Tensor | None) -> bool:
     """
     return (
         logits.is_cuda
-        and has_numbers(logits)
         and torch.version.hip is None
         and not torch.compiler.is_compiling()
+        and has_numbers(logits)
         and logits.dtype in _DTYPES
         and logits.numel() > 0
         and not any(weight is not None and weight.requires_grad for weight in weights)
