@@ -453,6 +453,18 @@ def test_what_cannot_be_trained_is_refused_at_once():
         train(data, model="mlp", loss="lq", device="mps")
 
 
+def test_a_step_that_cannot_be_captured_says_what_to_do(monkeypatch):
+    def forbidden():
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    run = Run(Job(dataset=table(), model="mlp", loss="lq", recipe=quick()), CPU)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: forbidden())
+    with pytest.raises(RuntimeError, match=r"cannot be recorded as a CUDA graph.*graph=False") as raised:
+        run.stepper._capture()
+    assert "not permitted" in str(raised.value.__cause__)
+
+
 def test_a_gpu_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
