@@ -394,7 +394,7 @@ def test_upstream_gradients_far_apart(kind: str) -> None:
 def test_one_row_and_one_class(n: int, num_classes: int, kind: str) -> None:
     z = torch.randn(n, num_classes, device=DEVICE).requires_grad_()
     y = torch.zeros(n, dtype=torch.long, device=DEVICE)
-    for phi in PHI:
+    for phi in PHI if INTERPRETED else ("lq", "js"):  # a GPU compiles each of them anew
         got, truth = fused(z, y, phi), plain(z, y, phi)
         torch.testing.assert_close(got, truth, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(gradient(got, z), gradient(truth, z), rtol=1e-5, atol=1e-6)
