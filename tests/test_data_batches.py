@@ -148,6 +148,26 @@ def test_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     read_only.flags.writeable = False
     assert copy_to(read_only, cpu).shape == (3, 2)  # torch would warn of it
 
+    def unknown(name: str) -> int:
+        raise ValueError("unrecognized configuration name")  # macOS
+
+    monkeypatch.setattr("os.sysconf", unknown)
+    assert not fits(Slow(), cpu)
+    monkeypatch.delattr("os.sysconf")  # Windows
+    assert not fits(Slow(), cpu)
+    assert fits(np.zeros((2, 2)), cpu)
+
+
+def test_what_torch_keeps_free_on_a_gpu_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [100]
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free[0], 1000))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: free.__setitem__(0, 200))
+    device = torch.device("cuda", 0)
+    assert fits(np.zeros(50, np.uint8), device)
+    assert free == [100]  # where it fits anyway, the next allocations stay fast
+    assert fits(np.zeros(100, np.uint8), device)
+    assert not fits(np.zeros(101, np.uint8), device)
+
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tolerant
 from tolerant import functional
@@ -30,6 +31,7 @@ from tolerant.losses import (
     SumLoss,
     make_loss,
     small,
+    triton_kernels,
 )
 from tolerant.losses.fused import BLOCK_BYTES
 
@@ -224,6 +226,30 @@ def test_subclasses_of_tensor_stay_in_torch():
     assert "exp" in Traced.calls
     assert "numpy" not in Traced.calls
     torch.testing.assert_close(found.as_subclass(Tensor), LqLoss(reduction="none")(logits, labels))
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (700, 100)])
+def test_fake_tensors_take_the_plain_path(shape):
+    """Estimates of memory run a step on tensors without numbers, which no path may look into."""
+    with FakeTensorMode():
+        logits = torch.zeros(shape, requires_grad=True)
+        LqLoss()(logits, torch.zeros(shape[0], dtype=torch.long)).backward()
+        assert not triton_kernels.available(torch.zeros(shape, device="cuda"))
+    assert logits.grad.shape == shape
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_many_upstream_gradients_at_once(small_batches, dtype, reduction):
+    """As ``torch.autograd.functional.jacobian(vectorize=True)`` asks for them."""
+    logits, labels, _ = example()
+    leaf = logits.to(dtype).requires_grad_()
+    value = LqLoss(reduction=reduction)(leaf, labels)
+    upstream = torch.randn(3, *value.shape)
+    (found,) = torch.autograd.grad(value, leaf, upstream, is_grads_batched=True, retain_graph=True)
+    each = [torch.autograd.grad(value, leaf, one, retain_graph=True)[0] for one in upstream]
+    torch.testing.assert_close(found, torch.stack(each))
+    assert not found.requires_grad
 
 
 def test_backward_twice_and_scaled_upstream(small_batches):

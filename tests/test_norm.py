@@ -151,6 +151,23 @@ def test_a_network_is_as_near_the_truth_as_with_torchs(name, monkeypatch):
     assert errors["fused"] < 0.01 * float(found["exact"].norm())
 
 
+@pytest.mark.gpu
+def test_tickets_of_a_capture_are_its_own():
+    """Zeros that a graph will fill are not there yet for a step outside of it."""
+    norm, warm = BatchNorm(16).cuda(), BatchNorm(16).cuda()
+    x = torch.randn(4, 16, 5, 5, device="cuda").to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        expected = warm(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = norm(x)
+        assert norm._tickets is None
+        assert torch.equal(norm(x), expected)
+        for _ in range(2):
+            graph.replay()
+            assert torch.equal(captured, expected)
+
+
 @from_outside
 def test_on_a_cpu_it_is_torchs_own():
     norm, x, other = BatchNorm(5), torch.randn(3, 5, 4, 4), torch.randn(3, 5, 4, 4)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
-from tolerant.train.overlap import _Conv, _eight_channels
+from tolerant.train import overlap
+from tolerant.train.overlap import Conv2d, _Conv, _eight_channels
 
 
 class _Now:
@@ -42,6 +44,23 @@ def test_values_and_gradients_are_torchs(channels, stride, dtype):
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.grad.shape == theirs.grad.shape
         torch.testing.assert_close(ours.grad, theirs.grad, **near)
+
+
+@pytest.mark.parametrize(
+    "options", [{"groups": 2}, {"padding_mode": "reflect", "padding": 1}, {"padding": "same"}, {"bias": True}]
+)
+def test_what_it_does_not_know_is_left_to_torch(options, monkeypatch):
+    conv = Conv2d(4, 6, 3, **{"bias": False, **options})
+    x = torch.randn(2, 4, 7, 6)
+    monkeypatch.setattr(overlap._this_thread, "overlap", _Now(), raising=False)
+    torch.testing.assert_close(conv(x), nn.Conv2d.forward(conv, x))
+
+
+def test_weights_made_of_others_are_trained(monkeypatch):
+    conv = parametrizations.weight_norm(Conv2d(4, 6, 3, bias=False))
+    monkeypatch.setattr(overlap._this_thread, "overlap", _Now(), raising=False)
+    conv(torch.randn(2, 4, 7, 6)).sum().backward()
+    assert all(parameter.grad is not None for parameter in conv.parameters())
 
 
 def test_only_few_channels_of_16_bits_are_added_to():

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import weakref
 
 import pytest
 import torch
@@ -109,6 +110,33 @@ def test_ctrl_c_saves_all_and_the_same_call_goes_on(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
     results = fleet.run(jobs)
     assert all(same(result, alone(one)) for result, one in zip(results, jobs, strict=True))
+
+
+@pytest.mark.parametrize("side_by_side", [1, 2])
+def test_memory_of_ended_and_failed_runs_is_there_for_the_next(side_by_side, monkeypatch):
+    """A run is its rows, weights and graph on the device; an error kept as a result must not keep them."""
+    runs, alive = [], []
+
+    class Watched(fleet.Run):
+        def __init__(self, *args, **kwargs):
+            alive.append(sum(run() is not None for run in runs))
+            super().__init__(*args, **kwargs)
+            runs.append(weakref.ref(self))
+
+    class Fail(Callback):
+        def on_epoch_end(self, job, record):
+            try:
+                raise OSError("disk")
+            except OSError as error:
+                raise ValueError("stop") from error
+
+    monkeypatch.setattr(fleet, "Run", Watched)
+    jobs = [job(callbacks=[Fail()]) if seed in (0, 3) else job(seed) for seed in range(5)]
+    results = Fleet(side_by_side=side_by_side, device="cpu", progress="quiet").run(jobs)
+    assert [type(result) for result in results] == [
+        ValueError, TrainResult, TrainResult, ValueError, TrainResult
+    ]  # fmt: skip
+    assert max(alive) == side_by_side - 1
 
 
 def test_refusals():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from tolerant.train import (
     predict_log_proba,
     train,
 )
+from tolerant.train.device import keep_freed_memory, pick_device
 from tolerant.train.run import Run
 
 CPU = torch.device("cpu")
@@ -449,6 +451,37 @@ def test_what_cannot_be_trained_is_refused_at_once():
             fit(data, sample_weight=weight)
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'"):
         train(data, model="mlp", loss="lq", device="mps")
+
+
+def test_a_step_that_cannot_be_captured_says_what_to_do(monkeypatch):
+    def forbidden():
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    run = Run(Job(dataset=table(), model="mlp", loss="lq", recipe=quick()), CPU)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: forbidden())
+    with pytest.raises(RuntimeError, match=r"cannot be recorded as a CUDA graph.*graph=False") as raised:
+        run.stepper._capture()
+    assert "not permitted" in str(raised.value.__cause__)
+
+
+def test_a_gpu_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"'cuda:3' is not there: torch sees 1 GPU"):
+        pick_device("cuda:3")
+    assert pick_device("cuda:0") == torch.device("cuda", 0)
+
+
+def test_no_memory_is_kept_where_the_c_library_is_another(monkeypatch):
+    """Windows has no library without a name: TypeError."""
+    for error in (TypeError, AttributeError, OSError):
+
+        def load(name, error=error):
+            raise error(name)
+
+        monkeypatch.setattr(ctypes, "CDLL", load)
+        keep_freed_memory.__wrapped__()
 
 
 def test_models_that_cannot_be_trained_are_refused_in_words():

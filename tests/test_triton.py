@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -347,6 +351,67 @@ def test_the_callers_logits_stay_and_backward_repeats() -> None:
 
 
 @on_device
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_many_upstream_gradients_at_once(reduction: str) -> None:
+    z = torch.randn(5, 30, device=DEVICE).requires_grad_()
+    loss = fused(z, torch.arange(5, device=DEVICE), reduction=reduction)
+    upstream = torch.randn(3, *loss.shape, device=DEVICE)
+    (found,) = torch.autograd.grad(loss, z, upstream, is_grads_batched=True, retain_graph=True)
+    each = [torch.autograd.grad(loss, z, one, retain_graph=True)[0] for one in upstream]
+    torch.testing.assert_close(found, torch.stack(each))
+
+
+@on_device
+@pytest.mark.parametrize("name", ["labels", "weight", "sample_weight"])
+def test_tensors_of_another_device_are_refused(name: str) -> None:
+    z = torch.randn(5, 30, device=DEVICE)
+    given = {"labels": torch.arange(5, device=DEVICE), "weight": torch.ones(30, device=DEVICE)}
+    given["sample_weight"] = torch.ones(5, device=DEVICE)
+    given[name] = given[name].to("meta")
+    with pytest.raises(ValueError, match=f"{name} must be on the logits' device, {DEVICE}.*; got meta"):
+        fused(z, **given)
+
+
+@on_device
+def test_upstream_gradients_far_apart(kind: str) -> None:
+    """Those of a column of a large matrix: row times stride is beyond 2^31."""
+    stride = 2**30 + 8
+    apart = torch.empty(2 * stride + 1, dtype=torch.float16, device=DEVICE)[::stride]
+    apart.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    z = torch.randn(3, 300, device=DEVICE)
+    y = torch.arange(3, device=DEVICE)
+    call = Call("lq", (("q", 0.7),), -100, "none")
+    want, got = torch.empty_like(z), torch.empty_like(z)
+    launch(call, z, y, grad=want, upstream=apart.float())
+    launch(call, z, y, grad=got, upstream=apart)
+    assert torch.equal(want, got)
+    assert torch.equal(triton_launch.scale_(z.clone(), apart), z * apart.float().unsqueeze(1))
+
+
+@on_device
+@pytest.mark.parametrize("n", [1, 7])
+@pytest.mark.parametrize("num_classes", [1, 2])
+def test_one_row_and_one_class(n: int, num_classes: int, kind: str) -> None:
+    z = torch.randn(n, num_classes, device=DEVICE).requires_grad_()
+    y = torch.zeros(n, dtype=torch.long, device=DEVICE)
+    for phi in PHI if INTERPRETED else ("lq", "js"):  # a GPU compiles each of them anew
+        got, truth = fused(z, y, phi), plain(z, y, phi)
+        torch.testing.assert_close(got, truth, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(gradient(got, z), gradient(truth, z), rtol=1e-5, atol=1e-6)
+
+
+@on_device
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool])
+def test_weights_of_any_dtype(dtype: torch.dtype, kind: str) -> None:
+    z = torch.randn(6, 30, device=DEVICE)
+    y = torch.arange(6, device=DEVICE)
+    weights = {"weight": torch.arange(30, device=DEVICE) % 3, "sample_weight": y % 2 + 1}
+    asked = {name: w.to(dtype) for name, w in weights.items()}
+    exact = {name: w.to(dtype).float() for name, w in weights.items()}
+    torch.testing.assert_close(fused(z, y, **asked), plain(z, y, **exact))
+
+
+@on_device
 def test_fp16_waits_for_the_loss_scale(kind: str) -> None:
     z = torch.zeros(4, 300, device=DEVICE, dtype=torch.float16).requires_grad_()
     weight = torch.full((4,), 1e-7, device=DEVICE)
@@ -386,7 +451,60 @@ def test_where_it_serves() -> None:
         assert not triton_kernels.available(z[:0])
         assert not triton_kernels.available(z.int())
         assert not triton_kernels.available(torch.zeros(1, 262145, device="cuda"))
-        assert not triton_kernels.available(z, torch.ones(2, device="cuda", requires_grad=True))
+        wants = torch.ones(2, device="cuda", requires_grad=True)
+        assert not triton_kernels.available(z, None, wants)
+        assert not triton_kernels.available(z, wants, None)
+
+
+@from_outside
+def test_threads_on_streams_of_their_own_have_tickets_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(dict):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            count = super().__len__()
+            time.sleep(0.002)
+            return count
+
+    class Stream:
+        @property
+        def cuda_stream(self) -> int:
+            return threading.get_ident()
+
+    device = torch.device("cuda", 99)
+    monkeypatch.setitem(triton_launch._tickets, device, (torch.zeros(8192, 4, dtype=torch.int32), Slow()))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: Stream())
+    together = threading.Barrier(8)
+
+    def take(_: int) -> int:
+        together.wait()
+        return triton_launch._ticket(device).data_ptr()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(take, range(8)))) == 8
+
+
+@from_outside
+def test_a_triton_that_cannot_build_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images for use, not for building, hold Triton but no C compiler."""
+    pytest.importorskip("triton")
+
+    class Driver:
+        @property
+        def active(self) -> None:
+            raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr("triton.runtime.driver", Driver())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    caches = (triton_launch.gpu_can, triton_launch._triton_starts)
+    try:
+        for cache in caches:
+            cache.cache_clear()
+        with pytest.warns(RuntimeWarning, match="Failed to find C compiler.*plain path"):
+            assert not triton_launch.gpu_can(torch.device("cuda", 0))
+        assert not triton_launch.gpu_can(torch.device("cuda", 1))
+    finally:
+        for cache in caches:
+            cache.cache_clear()
 
 
 @gpu_only

@@ -86,13 +86,22 @@ class Batches:
 def fits(inputs: Inputs, device: torch.device) -> bool:
     """Whether a copy of all rows takes at most half of the memory that is free on the device."""
     in_memory = isinstance(inputs, np.ndarray) and not isinstance(inputs, np.memmap)
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    elif in_memory:
+    if device.type != "cuda" and in_memory:
         return True  # on the CPU the copy is the array itself
-    else:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(np.prod(inputs.shape, dtype=object)) * np.dtype(inputs.dtype).itemsize <= free // 2
+    needed = 2 * int(np.prod(inputs.shape, dtype=object)) * np.dtype(inputs.dtype).itemsize
+    if device.type != "cuda":
+        return needed <= _free_on_host()
+    if needed > torch.cuda.mem_get_info(device)[0]:
+        torch.cuda.empty_cache()  # torch keeps what was freed, as by a run before this one
+    return needed <= torch.cuda.mem_get_info(device)[0]
+
+
+def _free_on_host() -> int:
+    """Bytes of memory that are free; 0, so that rows are streamed, where the system does not say."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):  # Windows, macOS
+        return 0
 
 
 def copy_to(inputs: Inputs, device: torch.device) -> Tensor:

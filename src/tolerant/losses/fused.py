@@ -50,6 +50,11 @@ def plain_phi_rows(
     return weigh(phi(log_p_y(logits, labels), **hyper), row_weight)
 
 
+def has_numbers(tensor: Tensor) -> bool:
+    """Not so a fake tensor, or one in shards: they can neither be pointed at nor looked into."""
+    return type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+
+
 def weigh(values: Tensor, row_weight: RowWeight) -> Tensor:
     """row_weight * values, where a row of weight 0 is left out even if its value is inf.
 
@@ -86,11 +91,13 @@ class _PhiRows(torch.autograd.Function):
         logits, labels, weights, values, gradient = ctx.saved_tensors
         row_weight = ctx.number if weights is None else weights
         wants = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # a gradient of this gradient is wanted: stay differentiable
-            losses = plain_phi_rows(logits, labels, row_weight, ctx.phi, ctx.hyper)
-            losses = losses.sum() if ctx.summed else losses
+        again = torch.is_grad_enabled()  # a gradient of this gradient is wanted: stay differentiable
+        if again or not torch._C._has_storage(grad):  # or many at once are (is_grads_batched)
+            with torch.enable_grad():
+                losses = plain_phi_rows(logits, labels, row_weight, ctx.phi, ctx.hyper)
+                losses = losses.sum() if ctx.summed else losses
             inputs = [t for t, want in ((logits, wants[0]), (weights, wants[2])) if want]
-            found = iter(torch.autograd.grad(losses, inputs, grad, create_graph=True))
+            found = iter(torch.autograd.grad(losses, inputs, grad, create_graph=again))
             return next(found) if wants[0] else None, None, next(found, None), None, None, None
         if not wants[0]:
             gradient = None

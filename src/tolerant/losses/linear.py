@@ -180,7 +180,8 @@ class _LinearLq(torch.autograd.Function):
         if upstream is None:  # the loss is not part of what is differentiated
             return (None,) * 7
         grads: tuple[Tensor | None, ...]
-        if torch.is_grad_enabled():  # create_graph
+        # create_graph; or is_grads_batched, whose gradients have no memory of their own
+        if torch.is_grad_enabled() or not torch._C._has_storage(upstream):
             grads = _plain_grads(upstream, ctx.saved_tensors, ctx.job)
         elif ctx.grads is not None:
             # Handed out once and scaled in place; a second backward pass starts over below.
@@ -200,11 +201,13 @@ def _scale_(grad: Tensor, upstream: Tensor) -> Tensor:
 
 
 def _plain_grads(upstream: Tensor, saved: tuple[Tensor, ...], job: Job) -> tuple[Tensor | None, ...]:
-    """The gradients as expressions that can be differentiated again; the logits exist here."""
+    """The gradients from the plain path, which can be differentiated again; the logits exist here."""
     hidden, weight, bias, labels, row_weight = saved
-    logits = F.linear(hidden, weight, bias)
-    losses = plain_phi_rows(logits, labels, row_weight, PHI[job.phi], job.hyper)
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        logits = F.linear(hidden, weight, bias)
+        losses = plain_phi_rows(logits, labels, row_weight, PHI[job.phi], job.hyper)
     needs = [t is not None and t.requires_grad for t in saved[:3]]
     wanted = [t for t, need in zip(saved, needs, strict=False) if need]
-    found = iter(torch.autograd.grad(losses, wanted, upstream, create_graph=True))
+    found = iter(torch.autograd.grad(losses, wanted, upstream, create_graph=again))
     return tuple(next(found) if need else None for need in needs)

@@ -153,7 +153,8 @@ class _WeightGrad:
         self.started = True
         if self.total.dtype == grad.dtype:
             torch.addmm(self.total, grad.t(), hidden, beta=beta, out=self.total)
-        elif grad.is_cuda and hasattr(torch.ops.aten.addmm, "dtype_out"):
+        elif grad.is_cuda and torch.version.hip is None and hasattr(torch.ops.aten.addmm, "dtype_out"):
+            # (torch 2.8 and 2.9 have it on ROCm, where it only refuses)
             torch.ops.aten.addmm.dtype_out(
                 self.total, grad.t(), hidden, torch.float32, beta=beta, out=self.total
             )

@@ -198,7 +198,7 @@ class PhiLoss(RobustLoss):
 def _triton_serves(logits: Tensor, labels: Tensor, weighing: Weighing, impl: str) -> bool:
     if impl not in ("auto", "triton") or labels.is_floating_point():
         return False
-    serves = triton_kernels.available(logits, weighing.sample_weight)
+    serves = triton_kernels.available(logits, weighing.weight, weighing.sample_weight)
     if impl == "triton" and not serves:
         raise ValueError(
             "impl='triton' must have logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "
@@ -211,5 +211,5 @@ def _fused_serves(logits: Tensor, impl: str) -> bool:
     """Compilers and function transforms look inside the plain path; the fused one is opaque."""
     if impl != "auto":
         return impl == "fused"
-    transformed = torch._C._are_functorch_transforms_active()
+    transformed = torch._C._are_functorch_transforms_active() or not fused.has_numbers(logits)
     return logits.is_cpu and not transformed and not torch.compiler.is_compiling()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tolerant.losses.fused import RowWeight, plain_phi_rows
+from tolerant.losses.fused import RowWeight, has_numbers, plain_phi_rows
 from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
 from tolerant.losses.triton_launch import Call, gpu_can, launch, most_classes, scale_
@@ -21,19 +21,21 @@ from tolerant.losses.triton_launch import Call, gpu_can, launch, most_classes, s
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
-def available(logits: Tensor, sample_weight: Tensor | None = None) -> bool:
+def available(logits: Tensor, *weights: Tensor | None) -> bool:
     """Whether `phi_loss` can take these logits (N, C); if not, use the plain path.
 
-    Not while compiling (Inductor fuses the plain path), under ``torch.func``, for empty batches, where
-    the sample weights want a gradient, or beyond 262144 classes (fewer on a small GPU).
+    Not while compiling (Inductor fuses the plain path), under ``torch.func``, for empty batches, where class
+    or sample weights want a gradient, for a DTensor or a fake tensor, or beyond 262144 classes (fewer on a
+    small GPU).
     """
     return (
         logits.is_cuda
         and torch.version.hip is None
         and not torch.compiler.is_compiling()
+        and has_numbers(logits)
         and logits.dtype in _DTYPES
         and logits.numel() > 0
-        and not (sample_weight is not None and sample_weight.requires_grad)
+        and not any(weight is not None and weight.requires_grad for weight in weights)
         and not torch._C._are_functorch_transforms_active()
         and gpu_can(logits.device)
         and logits.shape[1] <= most_classes(logits.device)
@@ -53,6 +55,13 @@ def phi_loss(
 ) -> Tensor:
     """A loss of log p_y on logits (N, C) and labels (N,), with its gradient; fp32 at least."""
     call = Call(phi, tuple(hyper.items()), ignore_index, reduction)
+    for name, tensor in (("labels", labels), ("weight", weight), ("sample_weight", sample_weight)):
+        # A pointer to another device would stop the kernel, and with it the process's use of the GPU.
+        if tensor is not None and tensor.device != logits.device:
+            raise ValueError(
+                f"{name} must be on the logits' device, {logits.device}; got {tensor.device}. "
+                f"Call {name}.to(logits.device), or loss.to(logits.device) for a module's weights."
+            )
     if logits.stride(1) != 1:
         logits = logits.contiguous()
     labels = labels.long().contiguous()
@@ -91,7 +100,8 @@ class _PhiLoss(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
         if upstream is None:  # the loss is not part of what is differentiated
             return (None,) * 5
-        if torch.is_grad_enabled():  # create_graph
+        # create_graph; or is_grads_batched, whose gradients have no memory of their own
+        if torch.is_grad_enabled() or not torch._C._has_storage(upstream):
             return (_plain_grad(ctx.call, upstream, *ctx.saved_tensors), *[None] * 4)
         grad, ctx.grad = ctx.grad, None
         if grad is not None:
@@ -110,11 +120,13 @@ def _plain_grad(
     weight: Tensor | None,
     sample_weight: Tensor | None,
 ) -> Tensor:
-    """The gradient as an expression that can be differentiated again."""
+    """The gradient from the plain path: can be differentiated again, and takes any upstream gradient."""
     weighing = Weighing(weight, call.ignore_index, call.reduction, sample_weight)
 
     def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
         return plain_phi_rows(z, y, row_weight, PHI[call.phi], dict(call.hyper))
 
-    loss = weighted_loss(logits, labels, weighing, rows)
-    return torch.autograd.grad(loss, logits, upstream, create_graph=True)[0]
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        loss = weighted_loss(logits, labels, weighing, rows)
+    return torch.autograd.grad(loss, logits, upstream, create_graph=again)[0]

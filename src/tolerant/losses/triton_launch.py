@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+import threading
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,6 +164,7 @@ def _launch_rows(
 # be replayed on any stream, has its own.
 _TICKETS = 8192
 _tickets: dict[torch.device, tuple[Tensor, dict[int, int]]] = {}
+_taking = threading.Lock()  # threads that launch on streams of their own must not take the same
 
 
 def _ticket(device: torch.device) -> Tensor | None:
@@ -169,17 +172,20 @@ def _ticket(device: torch.device) -> Tensor | None:
     if device.type == "cpu":  # Triton's interpreter: one program after the other
         return torch.zeros(1, dtype=torch.int32)
     capturing = torch.cuda.is_current_stream_capturing()
-    if device not in _tickets:
-        if capturing:
+    with _taking:
+        if device not in _tickets:
+            if capturing:
+                return None
+            # 16 bytes each: Triton compiles anew for pointers of another alignment.
+            zeros = torch.zeros(_TICKETS, 4, dtype=torch.int32, device=device)
+            torch.cuda.synchronize(device)  # once: the zeros must be there for every stream
+            _tickets[device] = zeros, {}
+        tickets, taken = _tickets[device]
+        owner = -1 - len(taken) if capturing else torch.cuda.current_stream(device).cuda_stream
+        if owner not in taken and len(taken) == _TICKETS:
             return None
-        # 16 bytes each: Triton compiles anew for pointers of another alignment.
-        _tickets[device] = torch.zeros(_TICKETS, 4, dtype=torch.int32, device=device), {}
-        torch.cuda.synchronize(device)  # once: the zeros must be there for every stream
-    tickets, taken = _tickets[device]
-    owner = -len(taken) if capturing else torch.cuda.current_stream(device).cuda_stream
-    if owner not in taken and len(taken) == _TICKETS:
-        return None
-    return tickets[taken.setdefault(owner, len(taken))]
+        number = taken.setdefault(owner, len(taken))
+    return tickets[number]
 
 
 def scale_(grad: Tensor, upstream: Tensor) -> Tensor:
@@ -227,8 +233,27 @@ def live_first_(rows: Tensor, live: Tensor, origin: Tensor, first: int) -> int:
 @functools.cache
 def gpu_can(device: torch.device) -> bool:
     """Whether the kernels run there: Triton, and a GPU of compute capability 8.0 or newer."""
-    has_triton = importlib.util.find_spec("triton") is not None
-    return has_triton and torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.cuda.get_device_capability(device) >= (8, 0) and _triton_starts()
+
+
+@functools.cache
+def _triton_starts() -> bool:
+    """Triton builds its driver in C: without a compiler or Python's headers it is there, but of no use."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        from triton.runtime import driver
+
+        driver.active.get_current_device()
+    except Exception as error:
+        warnings.warn(
+            f"Triton does not start ({type(error).__name__}: {error}), so the slower plain path is used. "
+            "It needs a C compiler and Python's headers, or is to be uninstalled.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 @functools.cache

@@ -71,7 +71,8 @@ def tile_kernel(
         z_y = tl.load(z + rows.to(tl.int64) * Z_STRIDE + label, mask=known, other=float("nan")).to(acc)
         scale = weight
         if upstream is not None:
-            scale *= tl.load(upstream + rows * up_stride, mask=inside, other=0.0).to(acc)
+            at_row = upstream + rows.to(tl.int64) * up_stride
+            scale *= tl.load(at_row, mask=inside, other=0.0).to(acc)
         if REDUCE == "mean":
             scale *= inverse
 
@@ -145,7 +146,7 @@ def row_kernel(
         place = tl.where(known, label, -VECTOR).to(tl.int32) - start
         scale = weight
         if upstream is not None:
-            scale *= tl.load(upstream + row * up_stride).to(acc)
+            scale *= tl.load(upstream + tl.cast(row, tl.int64) * up_stride).to(acc)
         if REDUCE == "mean":
             scale *= inverse
 
@@ -214,7 +215,8 @@ def scale_kernel(
             mask = (rows < n)[:, None] & (cols < C)
             factor = tl.zeros([ROWS], acc) + by
             if PER_ROW:
-                factor = tl.load(upstream + rows * up_stride, mask=rows < n, other=1.0).to(acc)
+                at_row = upstream + rows.to(tl.int64) * up_stride
+                factor = tl.load(at_row, mask=rows < n, other=1.0).to(acc)
                 mask = mask & (factor != 1.0)[:, None]
             at = grad + rows.to(tl.int64)[:, None] * C + cols
             g = tl.load(at, mask=mask, other=0.0).to(acc) * factor[:, None]

@@ -156,9 +156,17 @@ class Stepper:
                 self.position.zero_()
                 self._advance()
             graph = torch.cuda.CUDAGraph()
-            # thread_local: another run's or a library's thread may allocate while this one records.
-            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
-                self._advance()
+            try:
+                # thread_local: another run's or a library's thread may allocate while this one records.
+                with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+                    self._advance()
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                raise RuntimeError(
+                    "the training step cannot be recorded as a CUDA graph; the usual reason is a model or "
+                    "loss that waits for the device (.item(), .cpu(), an if on a tensor). Use graph=False."
+                ) from error
         copy_into(state, before)
         self.weights.cast_down()
         self.weights.zero_grad()  # the graph's gradients live in its own pool

@@ -27,6 +27,11 @@ def pick_device(device: str | torch.device = "auto") -> torch.device:
             raise ValueError(refusal)
         if picked.type == "cuda" and not torch.cuda.is_available():
             raise ValueError("device 'cuda' is not there: torch sees no GPU. Use device='cpu'.")
+        if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
+            raise ValueError(
+                f"device {str(picked)!r} is not there: torch sees {torch.cuda.device_count()} GPU(s), "
+                "and the first is 'cuda:0'."
+            )
     else:
         picked = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if picked.type == "cuda" and picked.index is None:
@@ -60,7 +65,7 @@ def keep_freed_memory() -> None:
     to 14,000 page faults a step of the small CNN, a sixth of its time. Up to 1 GiB stays with the
     process instead. Other C libraries are left alone.
     """
-    with suppress(AttributeError, OSError):
+    with suppress(AttributeError, OSError, TypeError):  # TypeError: Windows has no library without a name
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, its largest value
         mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD

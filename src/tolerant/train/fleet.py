@@ -11,8 +11,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -80,7 +81,9 @@ class Fleet:
             if ranks.size > 1:
                 raise error
             end(index, error)
+            failed.append(error)
 
+        failed: list[Exception] = []  # whose runs' memory is still to be given to the others
         stopping = _Stop()
         # CPU dropout draws from torch's global generator, which belongs to the caller.
         with torch.random.fork_rng(devices=[]), stopping.on_interrupt(), Display(progress) as show:
@@ -92,6 +95,7 @@ class Fleet:
                     if stopping.requested:
                         stopping.cut_short = True
                         break
+                    _let_go(failed, self.device)
                     try:
                         run = Run(job, self.device, graph=self.graph)
                     except Exception as error:
@@ -101,6 +105,7 @@ class Fleet:
                     show.start(index, run)
                 if not active:
                     break
+                _let_go(failed, self.device)
                 busy = False
                 for index, (run, steps) in list(active.items()):
                     run.stop_requested = stopping.requested
@@ -117,11 +122,26 @@ class Fleet:
                         active.pop(index)
                     except Exception as error:
                         fail(index, error)
+                del run, steps  # or the one that ended would lie beside the next one on the device
                 if not busy:
                     time.sleep(1e-4)  # every run waits for the device
         if stopping.cut_short:
             raise KeyboardInterrupt("stopped; the same call goes on from the checkpoints.")
         return [ended[index] for index in sorted(ended)]
+
+
+def _let_go(failed: list[Exception], device: torch.device) -> None:
+    """Free what failed runs hold: a traceback keeps its frames, and they the run with all its memory.
+
+    Only once others go on: the last one's frames are left to a debugger.
+    """
+    if failed and device.type == "cuda":
+        with suppress(RuntimeError):  # the device itself may have failed
+            torch.cuda.synchronize(device)  # the run's last steps may still write into its memory
+    while failed:
+        error = failed.pop()
+        for each in (error, error.__cause__, error.__context__):
+            traceback.clear_frames(None if each is None else each.__traceback__)
 
 
 def _stream(run: Run) -> Any:

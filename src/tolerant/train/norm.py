@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tolerant.losses.fused import has_numbers
 from tolerant.losses.triton_launch import gpu_can
 
 
@@ -53,9 +54,14 @@ class BatchNorm(nn.BatchNorm2d):
 
     def tickets(self) -> Tensor:
         """Counters of the kernels' finished programs: 0 before and after every launch."""
-        if self._tickets is None or self._tickets.device != self.weight.device:
-            self._tickets = torch.zeros(self.num_features, dtype=torch.int32, device=self.weight.device)
-        return self._tickets
+        device = self.weight.device
+        if self._tickets is not None and self._tickets.device == device:
+            return self._tickets
+        zeros = torch.zeros(self.num_features, dtype=torch.int32, device=device)
+        # In a capture nothing runs: these zeros come with each replay, and are not there before the first.
+        if not (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+            self._tickets = zeros
+        return zeros
 
 
 def _fusable(x: Tensor, residual: Tensor | None) -> bool:
@@ -67,6 +73,7 @@ def _fusable(x: Tensor, residual: Tensor | None) -> bool:
         and x.numel() > x.shape[1]
         and (residual is None or (residual.dtype, residual.shape) == (x.dtype, x.shape))
         and not torch.compiler.is_compiling()
+        and has_numbers(x)
         and not torch._C._are_functorch_transforms_active()
         and gpu_can(x.device)
     )

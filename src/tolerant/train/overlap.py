@@ -63,7 +63,11 @@ class Conv2d(nn.Conv2d):
             overlap is None
             or torch.compiler.is_compiling()
             or not self.weight.requires_grad
+            or not self.weight.is_leaf  # made of others (weight_norm): the backward pass must go on to them
             or self.bias is not None
+            or self.groups > 1
+            or self.padding_mode != "zeros"
+            or isinstance(self.padding, str)
             or x.dtype != self.weight.dtype  # autocast has to cast one of them
         ):
             return super().forward(x)
