@@ -26,6 +26,8 @@ def small_batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The longest first: begun last, one of them would keep one core busy and the others idle.
+    items.sort(key=lambda item: "in_the_interpreter" not in item.name)
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a CUDA device")
