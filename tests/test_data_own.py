@@ -20,8 +20,8 @@ from tolerant.audit.table_rows import columns_and_values
 from tolerant.data import TableEncoder, load
 from tolerant.data import arrays as arrays_module
 from tolerant.data import pictures as pictures_module
+from tolerant.data.frame import read_frame
 from tolerant.data.pictures import ImageFiles
-from tolerant.data.table import read_frame
 from tolerant.files import read_json, write_json
 
 

@@ -16,9 +16,9 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import is_picture
+from tolerant.data.frame import check_columns, check_table, read_frame
 from tolerant.data.pictures import read_pictures
 from tolerant.data.sources import NAMED, load
-from tolerant.data.table import check_columns, check_table, read_frame
 
 
 @dataclass(frozen=True)

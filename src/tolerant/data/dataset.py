@@ -187,9 +187,9 @@ def encode_labels(
         if rare:
             if len(rare) > len(names) / 2 and all(_is_number(name) for name in names):
                 raise ValueError(
-                    f"{source}: {len(rare)} of {len(names)} different labels have not the {min_per_class} "
-                    "rows a class needs, and all are numbers. Is this a quantity? Only classes are learnt: "
-                    "cut it into ranges first, or pass min_per_class=1 (--min-per-class 1)"
+                    f"{source}: {len(rare)} of {len(names)} different labels have fewer than the "
+                    f"{min_per_class} rows a class needs, and all are numbers. Is this a quantity? Only "
+                    "classes are learnt: cut it into ranges first, or pass min_per_class=1 (--min-per-class 1)"
                 )
             others = f" (nor have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
             raise ValueError(

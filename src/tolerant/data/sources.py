@@ -17,7 +17,8 @@ from tolerant.data.digits import load_digits
 from tolerant.data.fashion_mnist import load_fashion_mnist
 from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import load_folder, load_listed
-from tolerant.data.table import check_table, load_table, read_frame
+from tolerant.data.frame import check_table, read_frame
+from tolerant.data.table import load_table
 
 # Called with (split, root).
 NAMED: dict[str, Callable[..., NoisyDataset]] = {

@@ -1,132 +1,20 @@
-"""CSV, JSON Lines and Parquet files: tables, and tables with a column of text."""
+"""Tables, and tables with a column of text, as data sets."""
 
 from __future__ import annotations
 
-import bz2
-import codecs
-import csv
-import gzip
-import json
-import lzma
 import os
 import warnings
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from tolerant.data.damage import reason
 from tolerant.data.dataset import NoisyDataset, encode_labels
 from tolerant.data.encoder import TableEncoder
+from tolerant.data.frame import check_columns, label_words, labelled_rows, read_frame
 from tolerant.extras import extra
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
-_UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _FEWEST_TO_JUDGE = 20  # in fewer rows a column may be like the label by chance
-
-
-def check_table(path: Path) -> None:
-    """A ValueError for a file that, by its ending, is none of those read here."""
-    packed = [f"{text}{end}" for text in SUFFIXES[:3] for end in _UNPACK]
-    if not path.name.lower().endswith((*SUFFIXES, *packed)):
-        sheet = path.suffix.lower() in (".xlsx", ".xls", ".ods")
-        hint = '. Save the sheet as CSV (in Excel "CSV UTF-8")' if sheet else ""
-        raise ValueError(
-            f"{path}: only folders, .npz, {', '.join(SUFFIXES)}, and .csv.gz and the like are read{hint}"
-        )
-
-
-def read_frame(path: str | os.PathLike[str]) -> Any:
-    """The rows of a CSV, TSV, JSON Lines or Parquet file as a pandas DataFrame.
-
-    Text may be packed (.csv.gz, .bz2, .xz). Cells of CSV and TSV stay words here, so that a class called NA
-    or 007 keeps its name. The separator is the one of , ; tab and | that the first line has most of.
-    """
-    pandas = extra("pandas")
-    path = Path(path)
-    try:
-        if path.suffix.lower() == ".parquet":
-            frame = pandas.read_parquet(path)
-        elif ".jsonl" in [ending.lower() for ending in path.suffixes[-2:]]:
-            frame = _read_json_lines(path)
-        else:
-            frame = _read_separated(path)
-    except FileNotFoundError:
-        raise
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not text in UTF-8: it has a byte {error.object[error.start]:#04x}. "
-            f'Save it as UTF-8 (in Excel "CSV UTF-8"), or: iconv -f WINDOWS-1252 -t UTF-8 {path.name}'
-        ) from error
-    except Exception as error:  # pandas and pyarrow have their own for every kind of damage
-        raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
-    frame.columns = _stripped([str(name) for name in frame.columns])
-    if not len(frame):
-        raise ValueError(f"{path} has no rows")
-    return frame
-
-
-def _read_separated(path: Path) -> Any:
-    pandas = extra("pandas")
-    with _open(path) as start:
-        utf16 = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
-    encoding = "utf-16" if utf16 else "utf-8-sig"
-    with _open(path) as file:
-        header = codecs.getreader(encoding)(file).readline(2**20)
-    separator = max(",;\t|", key=header.count)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # pandas warns of rows longer than the header
-        try:
-            frame = pandas.read_csv(
-                path,
-                sep=separator,
-                dtype=str,
-                keep_default_na=False,
-                index_col=False,
-                encoding=encoding,
-            )
-        except pandas.errors.ParserWarning as error:
-            raise ValueError(
-                "its rows have more cells than its first line, which must name every column"
-            ) from error
-    first = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
-    twice = [name for name, count in Counter(first).items() if name and count > 1]
-    if twice:
-        warnings.warn(
-            f"{path} has more than one column {twice[0]!r}; the first of them is meant by that name",
-            stacklevel=5,  # where `load` was called
-        )
-    frame.attrs["separator"] = separator  # which tells what a comma means in a number
-    return frame
-
-
-def _read_json_lines(path: Path) -> Any:
-    rows = []
-    with _open(path) as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    rows.append(json.loads(line))
-                except json.JSONDecodeError as error:
-                    raise ValueError(f"line {number} is not JSON: {error}") from error
-                if not isinstance(rows[-1], dict):
-                    raise ValueError(f"line {number} is no JSON object with a name for every cell")
-    return extra("pandas").DataFrame(rows)
-
-
-def _open(path: Path) -> IO[bytes]:
-    packed: IO[bytes] = _UNPACK.get(path.suffix.lower(), open)(path, "rb")
-    return packed
-
-
-def _stripped(names: Sequence[str]) -> list[str]:
-    """Names without blanks around them, but for one that another column has already."""
-    found: dict[str, None] = {}
-    for name in names:
-        found[name if name.strip() in found else name.strip()] = None
-    return list(found)
 
 
 def load_table(
@@ -204,47 +92,3 @@ def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
                 f"leave it out: ignore=[{name!r}] (--ignore {name!r})",
                 stacklevel=3,
             )
-
-
-def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
-    """A ValueError for the first option that names a column the table has not."""
-    for option, name in wanted.items():
-        if name is not None and name not in frame.columns:
-            command = f" (--{option})" if option in ("label", "id", "file", "text", "ignore") else ""
-            raise ValueError(
-                f"{path} has no column {name!r}; it has {list(frame.columns)}. "
-                f"Say which with {option}=...{command}"
-            )
-
-
-def label_words(frame: Any, name: str, path: Any) -> list[str]:
-    """The label words, all of which must be there; whole numbers stored as floats lose their .0."""
-    words = _words(frame, name)
-    empty = [row for row, word in enumerate(words) if not word]
-    if empty:
-        raise ValueError(
-            f"{path}: {len(empty)} rows have no {name!r} (first: row {empty[0]}, counted from 0); "
-            "fill them in, or leave those rows out: skip_unlabelled=True (--skip-unlabelled)"
-        )
-    return words
-
-
-def labelled_rows(frame: Any, name: str, path: Any) -> np.ndarray:
-    """The rows that have a label; a warning that says how many have none."""
-    rows = np.flatnonzero([bool(word) for word in _words(frame, name)])
-    if len(rows) < len(frame):
-        warnings.warn(
-            f"{path}: {len(frame) - len(rows):,} of {len(frame):,} rows have no {name!r} and are left out; "
-            "the trained model can label them: tolerant predict",
-            stacklevel=5,  # where `load` was called
-        )
-    return rows
-
-
-def _words(frame: Any, name: str) -> list[str]:
-    return [
-        "" if cell is None or cell != cell  # NaN alone differs from itself
-        else str(int(cell)) if isinstance(cell, float) and cell.is_integer()
-        else str(cell).strip()
-        for cell in frame[name].to_numpy(object)
-    ]  # fmt: skip
