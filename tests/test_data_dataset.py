@@ -93,7 +93,7 @@ def test_labels_from_words() -> None:
     ("words", "class_names", "message"),
     [
         (["a", "a", "catt"], None, r"x\.csv: label 'catt' has fewer than the 2 rows .* min_per_class=1"),
-        (["a", "b", "c", "c"], None, r"label 'a' .* \(nor have 1 other labels\)"),
+        (["a", "b", "c", "c"], None, r"label 'a' .* \(so have 1 other labels\)"),
         (["a", "a"], None, "at least two"),
         ([], None, "there is no row; at least two"),
         (["a", "d"], ["a", "b"], r"label 'd' is none of the classes \['a', 'b'\]"),

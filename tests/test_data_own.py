@@ -362,6 +362,7 @@ def test_a_date_that_is_none(tmp_path: Path) -> None:
     [
         ("a;label\n1,5;x\n-0,25;y\n2;x\n;y\n1.234,5;x\n", [1.5, -0.25, 2, None, 1234.5]),
         ("a\tlabel\n1,5\tx\n1,5e3\ty\n2\tx\n3\ty\n", [1.5, 1500, 2, 3]),
+        ("a;label\n1,234;x\n2,500;y\n3;x\n4;y\n", [1.234, 2.5, 3, 4]),
         ("a\tlabel\n1,234\tx\n12,345.5\ty\n2\tx\n3\ty\n", [1234, 12345.5, 2, 3]),
         ("a|label\n1,234|x\n0,345|y\n2|x\n3|y\n", [1.234, 0.345, 2, 3]),
         ('a,label\n"1,234.5",x\n"12,345,678",y\n7,x\n8,y\n', [1234.5, 12345678, 7, 8]),

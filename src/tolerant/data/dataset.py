@@ -188,10 +188,11 @@ def encode_labels(
             if len(rare) > len(names) / 2 and all(_is_number(name) for name in names):
                 raise ValueError(
                     f"{source}: {len(rare)} of {len(names)} different labels have fewer than the "
-                    f"{min_per_class} rows a class needs, and all are numbers. Is this a quantity? Only "
-                    "classes are learnt: cut it into ranges first, or pass min_per_class=1 (--min-per-class 1)"
+                    f"{min_per_class} rows a class needs, and all are numbers. Is this a quantity? "
+                    "Only classes are learnt: cut it into ranges first, or pass min_per_class=1 "
+                    "(--min-per-class 1)"
                 )
-            others = f" (nor have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
+            others = f" (so have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
             raise ValueError(
                 f"{source}: label {rare[0]!r} has fewer than the {min_per_class} rows a class needs"
                 f"{others}; "
