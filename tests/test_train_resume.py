@@ -258,13 +258,30 @@ def test_only_its_own_files_are_cleared_away(tmp_path):
         ".state-notes",
         "best-model.safetensors",
     ]
-    for name in own + users:
-        (tmp_path / name).write_text("")
+    kept = {*users, "checkpoint.json", "state-00009-0000000.safetensors", ".checkpoint.lock"}
+
+    def names() -> set[str]:
+        return {path.name for path in tmp_path.iterdir()}
+
+    def leave_behind() -> None:
+        for name in own + users:
+            (tmp_path / name).write_text("")
+
+    leave_behind()
     checkpoints = Checkpoints(tmp_path, {})
     checkpoints.save({"epoch": 9, "step": 0}, {"w": torch.ones(1)}, None)
     checkpoints.close()
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {*users, "checkpoint.json", "state-00009-0000000.safetensors", ".checkpoint.lock"}
+    assert names() == kept
+    # Killed before it could clear away: the next one to read does, but none of the other ranks.
+    leave_behind()
+    other_rank = Checkpoints(tmp_path, {}, lock=False)
+    other_rank.load()
+    other_rank.close()
+    assert {"state-00007-0000000.safetensors", ".checkpoint.json.x_9"} < names()
+    checkpoints = Checkpoints(tmp_path, {})
+    checkpoints.load()
+    checkpoints.close()
+    assert names() == kept
 
 
 HOLDER = """

@@ -36,6 +36,7 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any], *, lock: bool = True) -> None:
         self.folder = Path(folder)
         self.run = dict(run)
+        self._writes = lock
         self._best: str | None = None  # the file of best weights that is known to be this run's
         self._writer = ThreadPoolExecutor(1)
         self._pending: Future[None] | None = None
@@ -91,8 +92,11 @@ class Checkpoints:
         for name, tensors in new.items():
             write_atomic(self.folder / name, extra("safetensors.torch").save(tensors))
         write_json(self.folder / _NAME, record)
+        self._delete_all_but(record["files"])
+
+    def _delete_all_but(self, files: Mapping[str, str]) -> None:
         for path in self.folder.iterdir():
-            if path.name not in record["files"].values() and _is_ours(path.name):
+            if path.name not in files.values() and _is_ours(path.name):
                 with suppress(OSError):
                     path.unlink()
 
@@ -123,6 +127,8 @@ class Checkpoints:
                     "Delete the folder to start anew."
                 ) from error
         self._best = record["files"].get("best")
+        if self._writes:  # a kill may have come between the last checkpoint and the end of its predecessor
+            self._delete_all_but(record["files"])
         return record, loaded["state"], loaded.get("best")
 
 
