@@ -246,8 +246,6 @@ def test_only_its_own_files_are_cleared_away(tmp_path):
     own = [
         "state-00007-0000000.safetensors",
         "best-00003.safetensors",
-        ".probe",
-        "..probe.a1b2",
         ".checkpoint.json.x_9",
     ]
     own += [".state-00008-0000000.safetensors.k3j2", ".best-00008.safetensors.0f"]

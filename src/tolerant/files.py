@@ -78,9 +78,14 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         raise type(error)(error.errno, f"cannot write to the folder {path}: {why}") from error
 
 
+def to_json(obj: Any) -> str:
+    """`obj` as JSON for people to read, too. NaN and infinity are refused: they are not JSON."""
+    return json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write_json(path: str | os.PathLike[str], obj: Any) -> None:
-    """Write `obj` as JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
-    write_atomic(path, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write `obj` as JSON, whole or not at all."""
+    write_atomic(path, to_json(obj))
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

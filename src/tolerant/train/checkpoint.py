@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from tolerant.extras import extra
-from tolerant.files import read_json, write_atomic, write_json
+from tolerant.files import make_folder, read_json, to_json, write_atomic, write_json
 from tolerant.train.optim import to_host
 
 FORMAT = 1
@@ -40,11 +40,10 @@ class Checkpoints:
         self._best: str | None = None  # the file of best weights that is known to be this run's
         self._writer = ThreadPoolExecutor(1)
         self._pending: Future[None] | None = None
+        # A read-only folder, a numpy number among the values: shown before an epoch is spent.
         extra("safetensors.torch")
-        probe = self.folder / ".probe"
-        # A read-only folder, a full disk, a numpy number among the values: shown before an epoch is spent.
-        write_json(probe, self.run)
-        probe.unlink()
+        to_json(self.run)
+        make_folder(self.folder)
         self._lock = _locked(self.folder / _LOCK) if lock else None
 
     @property
@@ -157,7 +156,7 @@ def _locked(path: Path) -> int | None:
 
 
 # Files of older checkpoints, and temporary ones left by a kill; the folder may hold a user's own, too.
-_OURS = re.compile(r"(state-\d{5,}-\d{7,}|best-\d{5,})\.safetensors|\.probe")
+_OURS = re.compile(r"(state-\d{5,}-\d{7,}|best-\d{5,})\.safetensors")
 _TEMPORARY = re.compile(rf"\.({_OURS.pattern}|{re.escape(_NAME)})\.\w+")
 
 

@@ -97,15 +97,6 @@ class Ranks:
         if self.size > 1:
             dist.barrier()
 
-    @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """One rank after another, rank 0 first."""
-        for _ in range(self.rank):
-            self.wait()
-        yield
-        for _ in range(self.rank, self.size):
-            self.wait()
-
 
 _ALONE = Ranks()
 _joined = _ALONE

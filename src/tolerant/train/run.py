@@ -46,8 +46,7 @@ class Run:
         loss = job.build_loss()
         self._checkpoints = None
         if job.checkpoint is not None:
-            with current().in_turn():
-                self._checkpoints = Checkpoints(job.checkpoint, job.identity(loss), lock=not current().rank)
+            self._checkpoints = Checkpoints(job.checkpoint, job.identity(loss), lock=not current().rank)
         try:
             self._prepare(loss, graph)
         except BaseException:
