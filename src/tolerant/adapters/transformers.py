@@ -155,8 +155,8 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         if self._best is None and self._other_metrics:
             known = ", ".join(sorted(self._other_metrics))
             warnings.warn(
-                f"no evaluation has had the metric {_metric(args)!r} (they had {known}), so the current model "
-                "prunes, not the best. Set metric_for_best_model to one of them.",
+                f"no evaluation has had the metric {_metric(args)!r} (they had {known}), so the current "
+                "model prunes, not the best. Set metric_for_best_model to one of them.",
                 stacklevel=2,
             )
         self._prune(args, kwargs["model"], kwargs["train_dataloader"].collate_fn)
