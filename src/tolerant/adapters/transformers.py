@@ -120,6 +120,11 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
         shift: bool | None = None,
     ) -> None:
+        if not hasattr(rows, "__len__"):
+            raise ValueError(
+                f"rows must have a length and positions, to be pruned by them; got {type(rows).__name__}. "
+                "Read a stream into a list first."
+            )
         self.rows, self.schedule, self.shift = rows, schedule, shift
         self._given_labels = given_labels
         self.pruner = Pruner(len(rows), given_labels, k=schedule.k)
