@@ -383,7 +383,7 @@ def test_pruning_refuses(tmp_path):
     rows, _ = noisy_rows(8)
     with pytest.raises(ValueError, match="rows must hold their labels under 'label'; got input_ids, labels"):
         PruneRows(rows, SCHEDULE, label="label")
-    with pytest.raises(ValueError, match="rows must have a length and positions.*; got generator"):
+    with pytest.raises(ValueError, match=r"rows must have a length and positions.*; got generator"):
         PruneRows((row for row in rows), SCHEDULE)
     prune = PruneRows(rows, SCHEDULE)
     with pytest.raises(ValueError, match="train_dataset must be the `dataset`"):
