@@ -238,6 +238,16 @@ def test_pipeline_grid_search_and_cross_validation(blobs):
     assert probs.shape == (300, 3)
 
 
+def test_numbers_of_numpy_are_numbers(blobs):
+    """A grid of numpy.arange, or draws from scipy.stats."""
+    X, given, _ = blobs
+    options = {"epochs": 3, "batch_size": 32, "q": 0.5, "k": 2**-7, "lr": 2**-7, "folds": 2}
+    types = {"epochs": np.int64, "batch_size": np.int32, "folds": np.int64}
+    drawn = {name: types.get(name, np.float32)(value) for name, value in options.items()}
+    plain, numpy = (NoisyLabelClassifier(random_state=0, **o).fit(X, given) for o in (options, drawn))
+    assert np.array_equal(plain.p_y_, numpy.p_y_)
+
+
 def test_texts_through_tf_idf():
     words = {0: ["sun", "rain", "wind", "cloud"], 1: ["goal", "match", "team", "ball"]}
     rng = np.random.default_rng(0)
@@ -341,6 +351,7 @@ def test_labels_at_random_leave_a_model_and_an_honest_rate():
         ({"q": "much"}, "q must be"),
         ({"k": 1.5}, r"k must be in \(0, 1\) or 'auto'"),
         ({"k": "often"}, "k must be"),
+        ({"model": nn.Linear(2, 3)}, r"model must be .* a function \(input_shape, num_classes\).*got Linear"),
         ({"loss": "lqq"}, "Did you mean 'lq'"),
         ({"model": "mpl"}, "Did you mean 'mlp'"),
         ({"model": 3}, "model must be 'auto'"),

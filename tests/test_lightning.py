@@ -11,11 +11,18 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 from train_helpers import table
 
 from tolerant import LqLoss, PruneSchedule
-from tolerant.adapters.lightning import PruneRows
+from tolerant.adapters.lightning import PruneRows, pair_outputs
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*Checkpoint directory"),
@@ -126,6 +133,66 @@ def test_a_callback_used_again_starts_anew():
     trainer(1, prune).fit(module := Module(), *loaders())
     assert prune.best_epoch == 0
     assert not torch.equal(module.net[0].weight, modules[1].net[0].weight)
+
+
+class Stop(Callback):
+    def on_train_epoch_end(self, trainer, pl_module):
+        raise KeyError("stopped")
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_loader_has_all_its_rows_afterwards(stopped):
+    """For a comparison of losses with one loader, where the next training must not start pruned."""
+    train_loader, held_out = loaders()
+    first = PruneRows(PruneSchedule(0, 1, 0.4))
+    if stopped:
+        with pytest.raises(KeyError):
+            trainer(1, first, Stop()).fit(Module(), train_loader, held_out)
+    else:
+        trainer(2, first).fit(Module(), train_loader, held_out)
+    assert not first.kept.all()
+    assert sum(len(labels) for _, labels in train_loader) == ROWS
+    trainer(3, PruneRows(SCHEDULE)).fit(module := Module(), train_loader, held_out)
+    assert [len(rows) for rows in module.trained[:2]] == [ROWS, ROWS]
+
+
+def test_a_batch_sampler_of_torch_s_own():
+    rows, modules = tensors(ROWS, 0), [Module(), Module()]
+    batches = BatchSampler(RandomSampler(rows), 32, drop_last=False)
+    own = [DataLoader(rows, 32, shuffle=True), DataLoader(rows, batch_sampler=batches)]
+    for module, loader in zip(modules, own, strict=True):
+        trainer(3, PruneRows(SCHEDULE)).fit(module, loader, loaders()[1])
+    assert modules[0].trained == modules[1].trained
+
+
+def test_rows_without_a_label_are_not_scored():
+    rows = tensors(ROWS, 0)
+    rows.tensors[1][:20] = -100
+    prune = PruneRows(SCHEDULE)
+    trainer(3, prune).fit(Module(), DataLoader(rows, 32, shuffle=True), loaders()[1])
+    assert prune.pruner.p_y.isnan().nonzero().squeeze(1).tolist() == list(range(20))
+    assert prune.kept[:20].all()
+
+
+def as_dict(rows):
+    inputs, labels = zip(*rows, strict=True)
+    return {"inputs": torch.stack(inputs), "labels": torch.stack(labels)}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "text"),
+    [
+        (lambda module, batch: (module(batch[0]), batch[1][:, None]), r"labels must have shape \(32,\)"),
+        (
+            lambda module, batch: pair_outputs(module, as_dict(zip(*batch, strict=True))),
+            "got dict of 2.*outputs=",
+        ),
+    ],
+)
+def test_what_cannot_be_scored_is_said(outputs, text):
+    prune = PruneRows(PruneSchedule(0, 1, 0.4), outputs=outputs)
+    with pytest.raises(ValueError, match=text):
+        trainer(1, prune).fit(Module(), *loaders())
 
 
 @pytest.mark.filterwarnings("ignore:.*in eval mode at the start of training")
@@ -259,7 +326,7 @@ def weighted() -> DataLoader:
             "monitor must .* got 'val_accuracy'. Logged: .*val_acc",
         ),
         ({"score_dataset": [0, 1]}, None, "score_dataset must hold the 256 training rows; got 2"),
-        ({}, lambda: DataLoader(Endless(), 1), "map-style"),
+        ({}, lambda: DataLoader(Endless(), 1), "map-style data set; got Endless"),
         ({}, weighted, "no sampler of its own; got WeightedRandomSampler"),
         ({}, lambda: DataLoader(tensors(ROWS, 0), batch_sampler=[[0, 1]]), "batch_sampler"),
     ],

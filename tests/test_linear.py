@@ -206,6 +206,10 @@ def test_module_prints_and_checks_itself() -> None:
     hidden, weight, bias, _, labels = problem()
     expected = TruncatedLqLoss(q=0.5, k=0.2)(F.linear(hidden, weight, bias), labels)
     torch.testing.assert_close(module(hidden, weight, labels, bias=bias), expected)
+    module.q = 0.9  # annealed: it must count
+    expected = TruncatedLqLoss(q=0.9, k=0.2)(F.linear(hidden, weight, bias), labels)
+    torch.testing.assert_close(module(hidden, weight, labels, bias=bias), expected)
+    assert "q=0.9" in repr(module)
     with pytest.raises(ValueError, match="q must be"):
         LinearLqLoss(q=2.0)
     with pytest.raises(ValueError, match="k must be"):
@@ -214,6 +218,8 @@ def test_module_prints_and_checks_itself() -> None:
         linear_lq_loss(hidden, weight[:, :3], labels)
     with pytest.raises(ValueError, match="labels must have hidden's shape"):
         linear_lq_loss(hidden, weight, labels[:4])
+    with pytest.raises(TypeError, match="labels must be a tensor; got ndarray"):
+        linear_lq_loss(hidden, weight, labels.numpy())
     ones = torch.ones(len(labels), requires_grad=True)
     with pytest.raises(ValueError, match="must not require a gradient"):
         linear_lq_loss(hidden, weight, labels, sample_weight=ones)

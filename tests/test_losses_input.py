@@ -105,6 +105,12 @@ def test_labels_and_shapes(loss):
         loss(LOGITS.long(), LABELS)
     with pytest.raises(ValueError, match="logits must have a class dimension"):
         loss(torch.tensor(1.0), LABELS)
+    with pytest.raises(
+        TypeError, match=r"labels must be a tensor; got ndarray. Call torch.as_tensor\(labels\)"
+    ):
+        loss(LOGITS, LABELS.numpy())
+    with pytest.raises(TypeError, match=r"sample_weight must be a tensor; got list"):
+        loss(LOGITS, LABELS, sample_weight=[1.0] * 4)
     with pytest.raises(ValueError, match=r"sample_weight must have shape \(4,\), one per label; got \(2,\)"):
         loss(LOGITS, LABELS, sample_weight=torch.ones(2))
 
@@ -161,6 +167,8 @@ def test_sums_and_views_and_binary():
         BinaryLqLoss()(LOGITS, LABELS)
     with pytest.raises(ValueError, match=r"labels must be in \[0, 1\], or ignore_index=-100; got 2"):
         BinaryLqLoss()(LOGITS, torch.full((4, 3), 2.0))
+    with pytest.raises(TypeError, match="labels must be a tensor; got ndarray"):
+        BinaryLqLoss()(LOGITS, np.zeros((4, 3)))
     with pytest.raises(ValueError, match=r"sample_weight must have the labels' shape"):
         BinaryLqLoss()(LOGITS, torch.zeros(4, 3), torch.ones(4))
 
@@ -193,6 +201,19 @@ def test_a_hyper_parameter_that_is_set_later_counts(name):
 def test_an_argument_without_a_name_is_refused_with_the_name(loss, first):
     with pytest.raises(TypeError, match=rf"^{loss.__name__} takes .*Write {loss.__name__}\({first}=\.\.\.\)"):
         loss(0.7)
+
+
+def test_class_weights_without_a_name_are_told_theirs():
+    with pytest.raises(TypeError, match=r"Write LqLoss\(weight=\.\.\.\)"):
+        LqLoss(torch.ones(3))  # as CrossEntropyLoss takes them
+
+
+def test_a_reduction_set_later_is_checked():
+    loss = LqLoss()
+    loss.reduction = "sum"
+    with pytest.raises(ValueError, match="reduction must be one of none, mean, sum; got 'avg'"):
+        loss.reduction = "avg"
+    assert loss.reduction == "sum"
 
 
 def test_numbers_of_numpy_are_numbers():

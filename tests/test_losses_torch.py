@@ -338,6 +338,52 @@ def test_per_sample_gradients_by_vmap(name):
     torch.testing.assert_close(by_vmap, summed)
 
 
+COMPOSED = {
+    "forward": lambda **options: ForwardCorrected(LqLoss(**options), torch.eye(C) * 0.5 + 0.5 / C),
+    "backward": lambda **options: BackwardCorrected(CCELoss(**options), torch.eye(C) * 0.5 + 0.5 / C),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_per_sample_gradients_of_corrections(name):
+    logits, labels, _ = example(14)
+    loss = COMPOSED[name](reduction="sum")
+    _, expected = value_and_gradient(loss, logits, labels)
+    found = torch.func.vmap(torch.func.grad(lambda z, y: loss(z, y)))(logits, labels)
+    torch.testing.assert_close(found, expected)
+
+
+def test_per_sample_gradients_of_binary():
+    logits, _, _ = example(14)
+    labels, loss = (logits > 1).float(), BinaryLqLoss(reduction="sum")
+    _, expected = value_and_gradient(loss, logits, labels)
+    found = torch.func.vmap(torch.func.grad(lambda z, y: loss(z, y)))(logits, labels)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("wrong", [-1, C])
+@pytest.mark.parametrize("name", [*REGISTRY, *COMPOSED])
+def test_wrong_labels_are_refused_where_no_check_can_look(name, wrong):
+    """Without an error the loss of no class at all would train, and nobody would know."""
+    logits, labels, _ = example(15)
+    labels[3] = wrong
+    loss = COMPOSED[name]() if name in COMPOSED else make_loss(name)
+    for transformed in (torch.func.grad(loss), torch.func.vmap(torch.func.grad(loss))):
+        with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+            transformed(logits, labels)
+
+
+@pytest.mark.parametrize("wrong", [-1, C])
+@pytest.mark.parametrize("name", ["lq", "nce", *COMPOSED])
+def test_wrong_labels_are_refused_by_a_compiled_loss(name, wrong):
+    logits, labels, _ = example(15)
+    labels[3] = wrong
+    loss = COMPOSED[name]() if name in COMPOSED else make_loss(name)
+    torch._dynamo.reset()
+    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+        torch.compile(loss, backend="aot_eager", fullgraph=True)(logits, labels)
+
+
 @pytest.mark.parametrize("name", ["lq", "truncated-lq", "nce", "cce"])
 def test_compiles_without_a_graph_break(name):
     logits, labels, generator = example(11)

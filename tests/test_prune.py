@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 import torch.distributed as dist
@@ -48,6 +49,11 @@ def test_schedule_counts_epochs_from_zero():
 def test_schedule_refuses(change, text):
     with pytest.raises(ValueError, match=text):
         PruneSchedule(**{"start_epoch": 40, "every": 10, "k": 0.5} | change)
+
+
+def test_schedule_of_numpy_s_numbers():
+    schedule = PruneSchedule(np.int64(3), np.int32(2), np.float32(0.5))
+    assert json.dumps(vars(schedule)) == json.dumps(vars(PruneSchedule(3, 2, 0.5)))
 
 
 # --- the rule ---------------------------------------------------------------------------------
@@ -129,6 +135,8 @@ def test_kept_once_read_does_not_change():
         np.array([30, 10, 20]),
         torch.tensor([30, 10, 20]),
         np.array(["a.png", "b.png", "c.png"]),
+        pandas.Series(["a.png", "b.png", "c.png"], index=[7, 7, 9]),
+        pandas.Index(["a.png", "b.png", "c.png"]),
         [2, 1, 0],
         [0, 1, True + 1.0],  # 2.0 is a hashable id, not a position
     ],

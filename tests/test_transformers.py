@@ -383,9 +383,59 @@ def test_pruning_refuses(tmp_path):
     rows, _ = noisy_rows(8)
     with pytest.raises(ValueError, match="rows must hold their labels under 'label'; got input_ids, labels"):
         PruneRows(rows, SCHEDULE, label="label")
+    with pytest.raises(ValueError, match=r"rows must have a length and positions.*; got generator"):
+        PruneRows((row for row in rows), SCHEDULE)
     prune = PruneRows(rows, SCHEDULE)
     with pytest.raises(ValueError, match="train_dataset must be the `dataset`"):
         trainer(tiny(BertForSequenceClassification, 20), rows, tmp_path, prune, max_steps=1).train()
+
+
+class Wreck(TrainerCallback):
+    def on_epoch_end(self, args, state, control, model, **kwargs):
+        torch.nn.init.constant_(model.classifier.bias, float("nan"))
+
+
+def test_a_model_that_has_diverged_does_not_prune(tmp_path):
+    """NaN is not taken for a row without a label."""
+    rows, _ = noisy_rows(8)
+    prune = PruneRows(rows, PruneSchedule(1, 1, 0.4))
+    with pytest.raises(ValueError, match="the model has diverged"):
+        trainer(
+            tiny(BertForSequenceClassification, 20),
+            prune.dataset,
+            tmp_path,
+            prune,
+            Wreck(),
+            num_train_epochs=2,
+        ).train()
+
+
+def test_scoring_refuses_a_label_that_is_no_class(tmp_path):
+    prune = PruneRows([{"input_ids": [2, 3], "labels": y} for y in (0, -1)], PruneSchedule(0, 1, 0.4))
+    with pytest.raises(ValueError, match=r"labels must be in 0..2; got -1"):
+        trainer(tiny(BertForSequenceClassification, 20), prune.dataset, tmp_path, prune).train()
+
+
+@pytest.mark.parametrize("metric", [None, "b_loss"])
+def test_several_evaluation_sets_without_a_choice_are_pointed_out(metric, tmp_path):
+    prune, held_out = PruneRows(noisy_rows(16)[0], PruneSchedule(1, 1, 1e-6)), noisy_rows(8, seed=1)[0]
+    options = {"eval_strategy": "epoch", "metric_for_best_model": metric, "num_train_epochs": 2}
+    run = trainer(
+        tiny(BertForSequenceClassification, 20),
+        prune.dataset,
+        tmp_path,
+        prune,
+        eval_dataset={"a": held_out, "b": held_out},
+        **options,
+    )
+    if metric is None:
+        with pytest.warns(
+            UserWarning, match=r"'eval_loss' .they had eval_a_loss, eval_b_loss., so the current"
+        ):
+            run.train()
+    else:  # warnings are errors
+        run.train()
+    assert (prune.best_value is None) == (metric is None)
 
 
 # --- TREC with the labels of voting rules ---------------------------------------------------------

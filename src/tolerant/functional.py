@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from tolerant.losses.binary import binary_lq_loss
-from tolerant.losses.check import check_label_range, check_reduction
+from tolerant.losses.check import check_label_range, check_reduction, check_tensor
 from tolerant.losses.linear import linear_lq_loss
 from tolerant.losses.log_prob import log_p_y as _log_p_y_of_rows
 from tolerant.losses.module import RobustLoss, check_impl
@@ -32,6 +32,7 @@ def log_p_y(logits: Tensor, labels: Tensor) -> Tensor:
     >>> log_p_y(torch.tensor([[50.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1]))
     tensor([-1.9287e-22, -6.9315e-01])
     """
+    check_tensor("labels", labels)
     if labels.is_floating_point():
         raise TypeError(f"labels must be class indices; got {labels.dtype}. Call labels.long().")
     num_classes, shape = check_call(logits, labels, Weighing())

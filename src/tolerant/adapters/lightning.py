@@ -26,17 +26,23 @@ from torch.utils.data import (
 )
 
 from tolerant.extras import extra
-from tolerant.losses.log_prob import log_p_y
+from tolerant.functional import log_p_y
 from tolerant.train.optim import to_host
 from tolerant.train.prune import Pruner, PruneSchedule
 
 lightning = extra("lightning.pytorch", install="lightning")
 
 Outputs = Callable[[Any, Any], tuple[Tensor, Tensor]]
+IGNORED = -100  # the losses' ignore_index: a row without a label has nothing to be pruned for
 
 
 def pair_outputs(module: Any, batch: Any) -> tuple[Tensor, Tensor]:
     """(logits, given labels) of a batch that is a pair of inputs and labels."""
+    if not isinstance(batch, list | tuple) or len(batch) != 2:
+        raise ValueError(
+            f"batches must be pairs of inputs and labels; got {type(batch).__name__} of {len(batch)}. "
+            "Pass outputs=lambda module, batch: (logits, given_labels) to PruneRows."
+        )
     inputs, labels = batch
     return module(inputs), labels
 
@@ -52,7 +58,8 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
     ``shuffle`` on or off and no sampler of its own. The order of an epoch depends on ``seed`` and the
     epoch alone, so that a run resumed from the checkpoint of a finished epoch goes on as if never
     stopped (Lightning may warn of an unfinished epoch there: it takes all to be equally long). Under DDP
-    every rank scores its share and all prune alike.
+    every rank scores its share and all prune alike. Rows labelled -100 are not scored, and stay. After
+    ``fit`` the loader gives all its rows again.
 
     Args:
         schedule: when to prune and at which k; None only selects the epoch.
@@ -88,6 +95,7 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         self._best: dict[str, Tensor] | None = None
         self._loaded: Mapping[str, Any] | None = None
         self._first = True
+        self._replaced: list[tuple[Any, Any]] = []
 
     @property
     def kept(self) -> Tensor:
@@ -149,6 +157,10 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         # Not at the end of training, where ModelCheckpoint may still save the last weights.
         if self.restore_best and self._best is not None:
             pl_module.load_state_dict(self._best)
+        self._give_back()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._give_back()
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -175,7 +187,7 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         index = range(trainer.global_rank, len(dataset), trainer.world_size)
         rows = DataLoader(
             dataset,
-            loader.batch_size,
+            loader.batch_sampler.batch_size,
             sampler=index,
             collate_fn=loader.collate_fn,
             num_workers=loader.num_workers,
@@ -185,25 +197,34 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         if self._best is not None:
             module.load_state_dict(self._best)
         module.eval()
-        found = []
+        found, labelled = [], []
         try:
             for batch in rows:
                 on_device = trainer.strategy.batch_to_device(batch)
                 with trainer.precision_plugin.forward_context():
                     logits, labels = self.outputs(module, on_device)
-                found.append(log_p_y(logits, labels).exp().float().cpu())
+                known = labels != IGNORED
+                found.append(log_p_y(logits, torch.where(known, labels, 0)).exp().float().cpu())
+                labelled.append(known.cpu())
         finally:
             module.load_state_dict(now)
             for part, training in modes.items():
                 part.training = training
-        self.pruner.update(index, torch.cat(found) if found else torch.empty(0))
+        if not found:  # fewer rows than ranks
+            self.pruner.update([], [])
+            return
+        known = torch.cat(labelled)
+        mine = torch.arange(index.start, index.stop, index.step)
+        self.pruner.update(mine[known], torch.cat(found)[known])
 
     def _install(self, trainer: Any) -> None:
         """Give the training loader the kept rows, and Lightning the new number of batches."""
         assert self.pruner is not None
         batches = _loader(trainer).batch_sampler
         if not isinstance(batches.sampler, _KeptOrder):
-            batches.sampler = _KeptOrder(self.pruner, batches.sampler, self.seed, trainer)
+            kept_order = _KeptOrder(self.pruner, batches.sampler, self.seed, trainer)
+            self._replaced.append((batches, batches.sampler))
+            batches.sampler = kept_order
         batches.sampler.set_epoch(trainer.current_epoch)
         loop = trainer.fit_loop
         iter(loop._data_fetcher)  # made before this callback could ask for other rows
@@ -214,6 +235,12 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             )
         if isinstance(trainer.val_check_interval, float):  # a share of the epoch, counted in batches
             trainer.val_check_batch = max(1, int(loop.max_batches * trainer.val_check_interval))
+
+    def _give_back(self) -> None:
+        """The loader is the user's: a later training, or an evaluation, must find all rows in it."""
+        for batches, sampler in self._replaced:
+            batches.sampler = sampler
+        self._replaced.clear()
 
 
 class _KeptOrder(Sampler[int]):
@@ -256,9 +283,9 @@ class _KeptOrder(Sampler[int]):
 def _loader(trainer: Any) -> Any:
     loader = trainer.train_dataloader
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
-        raise ValueError(
-            f"pruning needs one training DataLoader over a map-style data set; got {type(loader).__name__}."
-        )
-    if not hasattr(loader.batch_sampler, "sampler"):
+        got = type(getattr(loader, "dataset", loader)).__name__
+        raise ValueError(f"pruning needs one training DataLoader over a map-style data set; got {got}.")
+    batches = loader.batch_sampler
+    if not hasattr(batches, "sampler") or not hasattr(batches, "batch_size"):
         raise ValueError("the training loader must have a batch_size, not a batch_sampler of its own.")
     return loader

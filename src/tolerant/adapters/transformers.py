@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tolerant.extras import extra
 from tolerant.files import write_atomic
-from tolerant.losses.log_prob import log_p_y
+from tolerant.functional import log_p_y
 from tolerant.train.evaluate import evaluating
 from tolerant.train.optim import to_host
 from tolerant.train.prune import Pruner, PruneSchedule
@@ -36,6 +37,7 @@ from tolerant.train.prune import Pruner, PruneSchedule
 transformers = extra("transformers", install="transformers")
 
 IGNORED = -100  # what Transformers does not count in num_items_in_batch
+_NO_METRICS = ("epoch", "_runtime", "_per_second", "_time")  # what Trainer reports beside them
 FILE = "tolerant_prune.safetensors"
 
 
@@ -118,6 +120,11 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
         shift: bool | None = None,
     ) -> None:
+        if not hasattr(rows, "__len__"):
+            raise ValueError(
+                f"rows must have a length and positions, to be pruned by them; got {type(rows).__name__}. "
+                "Read a stream into a list first."
+            )
         self.rows, self.schedule, self.shift = rows, schedule, shift
         self._given_labels = given_labels
         self.pruner = Pruner(len(rows), given_labels, k=schedule.k)
@@ -126,6 +133,7 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         self.dataset = _KeptLabels(rows, label, self._kept)
         self.best_value: float | None = None
         self._best: dict[str, Tensor] | None = None
+        self._other_metrics: set[str] = set()
 
     @property
     def kept(self) -> Tensor:
@@ -143,16 +151,25 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
             self.pruner = Pruner(len(self.rows), self._given_labels, k=self.schedule.k)
             self._kept.copy_(self.pruner.kept)
             self.best_value = self._best = None
+        self._other_metrics.clear()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         epoch = state.epoch or 0.0
         if epoch != int(epoch) or not self.schedule.due(int(epoch)):
             return  # resumed in the middle of an epoch: its round is in the checkpoint
+        if self._best is None and self._other_metrics:
+            known = ", ".join(sorted(self._other_metrics))
+            warnings.warn(
+                f"no evaluation has had the metric {_metric(args)!r} (they had {known}), so the current "
+                "model prunes, not the best. Set metric_for_best_model to one of them.",
+                stacklevel=2,
+            )
         self._prune(args, kwargs["model"], kwargs["train_dataloader"].collate_fn)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
         name = _metric(args)
         if name not in metrics:  # one of several evaluation sets; Trainer itself misses a wrong name
+            self._other_metrics |= {m for m in metrics if not m.endswith(_NO_METRICS)}
             return
         higher = args.greater_is_better
         if higher is None:
@@ -198,14 +215,16 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
             model.load_state_dict(self._best)
         try:
             with evaluating(model):
-                p_y = torch.cat(list(self._scores(model, batches)) or [torch.empty(0)])
+                found = list(self._scores(model, batches))
         finally:
             model.load_state_dict(now)
-        known = ~p_y.isnan()  # a row without any label has nothing to be pruned for
+        # A row without any label has nothing to be pruned for.
+        p_y, known = map(torch.cat, zip(*found, strict=True)) if found else (torch.empty(0), slice(0))
         self.pruner.update(torch.arange(index.start, index.stop, index.step)[known], p_y[known])
         self._kept.copy_(self.pruner.kept)
 
-    def _scores(self, model: Any, batches: Any) -> Iterator[Tensor]:
+    def _scores(self, model: Any, batches: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """p_y of each row, and whether it has a label."""
         for batch in batches:
             inputs = {name: value.to(model.device) for name, value in batch.items()}
             labels = inputs.pop("labels")
@@ -213,8 +232,9 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
             if labels.ndim == 1:
                 labels = labels[:, None]
             counts = labels != IGNORED
-            log_p = log_p_y(logits.flatten(0, -2), labels.flatten().clamp(min=0)).reshape(labels.shape)
-            yield (torch.where(counts, log_p, 0.0).sum(1) / counts.sum(1)).exp().float().cpu()
+            own = torch.where(counts, labels, 0).flatten()
+            log_p = torch.where(counts, log_p_y(logits.flatten(0, -2), own).reshape(labels.shape), 0.0)
+            yield (log_p.sum(1) / counts.sum(1)).exp().float().cpu(), counts.any(1).cpu()
 
 
 class _KeptLabels(Dataset[Any]):

@@ -60,6 +60,9 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):  # a search over numpy.arange or scipy.stats hands out such
+                object.__setattr__(self, name, value.item())
         if self.q != "auto" and not (isinstance(self.q, float | int) and 0 <= self.q <= 1):
             raise ValueError(
                 f"q must be in [0, 1] or 'auto'; got {self.q!r}. For cross entropy use loss='cce'."
@@ -165,7 +168,7 @@ def _model(dataset: NoisyDataset, settings: Settings, device: torch.device) -> s
     shape = tuple(dataset.inputs.shape[1:])
     if isinstance(model, str):
         return _auto_model(dataset, shape, device) if model == "auto" else model
-    if not callable(model):
+    if not callable(model) or isinstance(model, nn.Module):  # one instance could not start anew in each fold
         raise ValueError(
             "model must be 'auto', a name, or a function (input_shape, num_classes) -> nn.Module; "
             f"got {model!r}."

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tolerant.losses.check import check_reduction
+from tolerant.losses.check import can_look_at, check_reduction, check_tensor
 from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.phi import PHI, K, Q
 
@@ -34,6 +34,7 @@ def binary_lq_loss(
     """
     Q.check("q", q)
     check_reduction(reduction)
+    check_tensor("labels", labels)
     if logits.shape != labels.shape:
         raise ValueError(
             f"labels must have the logits' shape {tuple(logits.shape)}; got {tuple(labels.shape)}."
@@ -46,7 +47,7 @@ def binary_lq_loss(
     dtype = compute_dtype(logits)
     given = labels.to(dtype)
     counts = given != ignore_index
-    if given.device.type == "cpu" and not torch.compiler.is_compiling():
+    if can_look_at(given):
         wrong = given[counts & ~((given >= 0) & (given <= 1))]
         if wrong.numel():
             raise ValueError(

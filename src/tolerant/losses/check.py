@@ -14,8 +14,25 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}; got {reduction!r}.")
 
 
+def check_tensor(name: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Call torch.as_tensor({name}).")
+
+
+def can_look_at(values: Tensor) -> bool:
+    """Whether their numbers can be read at no cost.
+
+    Not on a GPU, where the host would stop for the device, nor inside torch.compile and torch.func.
+    """
+    if not values.is_cpu or torch.compiler.is_compiling():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(values)
+
+
 def check_logits_and_labels(logits: Tensor, labels: Tensor) -> torch.Size:
     """Shapes and dtypes as `torch.nn.CrossEntropyLoss` takes them; returns the shape of the losses."""
+    check_tensor("logits", logits)
+    check_tensor("labels", labels)
     if not logits.is_floating_point():
         raise TypeError(f"logits must be floating point; got {logits.dtype}. Call logits.float().")
     if logits.ndim == 0:
@@ -42,14 +59,13 @@ def check_logits_and_labels(logits: Tensor, labels: Tensor) -> torch.Size:
 def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None) -> bool:
     """Refuses labels (int64) outside 0..C-1 (but for ignore_index); tells whether any row may be ignored.
 
-    On the CPU only: on a GPU the check would stop the host for the device, and an index out of range
-    stops the kernel there. Inside torch.compile and torch.vmap values cannot be looked at.
+    Where they cannot be looked at, they are refused as an index out of range in the computation.
     """
-    if not labels.is_cpu or labels.numel() == 0 or torch.compiler.is_compiling():
+    if labels.numel() == 0 or not can_look_at(labels):
         return True
     try:
         y = labels.numpy()
-    except RuntimeError:
+    except RuntimeError:  # a fake tensor
         return True
     # One look at all of them: without a sign, a negative number is larger than any class.
     if int(y.view(np.uint64).max()) < num_classes:
@@ -67,5 +83,6 @@ def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None
 
 
 def check_vector(name: str, value: Tensor, expected: torch.Size, meaning: str) -> None:
+    check_tensor(name, value)
     if value.shape != expected:
         raise ValueError(f"{name} must have shape {tuple(expected)}, {meaning}; got {tuple(value.shape)}.")

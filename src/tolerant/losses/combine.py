@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from tolerant.losses.check import can_look_at
 from tolerant.losses.fused import RowWeight, weigh
-from tolerant.losses.log_prob import log_p_given, log_softmax
+from tolerant.losses.log_prob import log_p_given, log_softmax, rows_at
 from tolerant.losses.module import PhiLoss, RobustLoss
 from tolerant.losses.phi_losses import CCELoss
 from tolerant.losses.reduction import Weighing, weighted_loss
@@ -118,7 +119,7 @@ class ForwardCorrected(_Corrected):
         return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)
 
     def _check_possible(self, labels: Tensor, row_weight: RowWeight) -> None:
-        if labels.device.type != "cpu" or torch.compiler.is_compiling():
+        if not can_look_at(labels):
             return
         counted = labels[row_weight != 0] if isinstance(row_weight, Tensor) else labels
         impossible = counted[(self.transition == 0).all(0)[counted]]
@@ -158,7 +159,7 @@ class BackwardCorrected(_Corrected):
         def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
             log_p = log_softmax(z)
             inverse = self.inverse.to(log_p.dtype)
-            over_classes = y @ inverse if y.is_floating_point() else inverse[y]
+            over_classes = y @ inverse if y.is_floating_point() else rows_at(inverse, y)
             return weigh(-(over_classes * log_p).sum(-1), row_weight)
 
         return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tolerant.losses import triton_kernels, triton_launch
-from tolerant.losses.check import check_reduction
+from tolerant.losses.check import check_reduction, check_tensor
 from tolerant.losses.fused import RowWeight, plain_phi_rows
 from tolerant.losses.linear_chunks import Job, rows_of_a_chunk, sweep
 from tolerant.losses.log_prob import compute_dtype
@@ -54,6 +54,7 @@ def linear_lq_loss(
     tensor(0.7969)
     """
     check_reduction(reduction)
+    check_tensor("labels", labels)
     if hidden.shape[-1] != weight.shape[-1] or weight.ndim != 2:
         raise ValueError(
             f"weight must have shape (C, H) with hidden's H = {hidden.shape[-1]}; got {tuple(weight.shape)}."
@@ -128,14 +129,9 @@ class LinearLqLoss(nn.Module):
         super().__init__()
         check_reduction(reduction)
         _loss_of(q, k)  # refused here, not at the first call
-        self.options: dict[str, Any] = {
-            "q": q,
-            "k": k,
-            "ignore_index": ignore_index,
-            "reduction": reduction,
-            "chunk_rows": chunk_rows,
-            "accumulate_fp32": accumulate_fp32,
-        }
+        self.q, self.k = q, k
+        self.ignore_index, self.reduction = ignore_index, reduction
+        self.chunk_rows, self.accumulate_fp32 = chunk_rows, accumulate_fp32
 
     def forward(
         self,
@@ -145,10 +141,23 @@ class LinearLqLoss(nn.Module):
         bias: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        return linear_lq_loss(hidden, weight, labels, bias=bias, sample_weight=sample_weight, **self.options)
+        return linear_lq_loss(
+            hidden,
+            weight,
+            labels,
+            q=self.q,
+            k=self.k,
+            bias=bias,
+            sample_weight=sample_weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            chunk_rows=self.chunk_rows,
+            accumulate_fp32=self.accumulate_fp32,
+        )
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.options.items())
+        names = ("q", "k", "ignore_index", "reduction", "chunk_rows", "accumulate_fp32")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
 class _LinearLq(torch.autograd.Function):

@@ -45,6 +45,11 @@ def log_p_given(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
     return _LogPGiven.apply(logits, labels, transition)
 
 
+def rows_at(matrix: Tensor, labels: Tensor) -> Tensor:
+    """matrix[labels], but a label of -1 is refused instead of counted from the end."""
+    return matrix.gather(0, labels.unsqueeze(-1).expand(*labels.shape, matrix.shape[1]))
+
+
 def compute_dtype(logits: Tensor) -> torch.dtype:
     """The dtype the arithmetic is done in: fp64 stays, everything else is fp32."""
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
@@ -63,7 +68,9 @@ def _split(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     z = _upcast(logits)
     is_label = _is_class(labels, z)
     shifted = z - z.amax(-1, keepdim=True).detach()  # m cancels in every derivative
-    own = torch.where(is_label, shifted, 0.0).sum(-1, keepdim=True)
+    # By index, not by the mask: an index out of range is refused where no check of labels can look, in
+    # torch.compile, torch.func and on a GPU.
+    own = shifted.gather(-1, labels.unsqueeze(-1))
     rivals = torch.where(is_label, 0.0, torch.exp(shifted))
     rival_sum = rivals.sum(-1, keepdim=True)
     return own, rivals, rival_sum, torch.expm1(own) + rival_sum
@@ -131,7 +138,7 @@ class _LogPGiven(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
-        z, t = _upcast(logits), transition.to(compute_dtype(logits)).t()[labels]
+        z, t = _upcast(logits), rows_at(transition.to(compute_dtype(logits)).t(), labels)
         given = torch.logsumexp(z + torch.log(t), -1)
         not_given = torch.logsumexp(z + torch.log1p(-t), -1)
         return -softplus(not_given - given)
@@ -143,7 +150,7 @@ class _LogPGiven(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         logits, labels, transition = ctx.saved_tensors
-        z, t = _upcast(logits), transition.to(compute_dtype(logits)).t()[labels]
+        z, t = _upcast(logits), rows_at(transition.to(compute_dtype(logits)).t(), labels)
         # Posterior less prior, r_j - p_j = r_j (T_jy - p_given) / T_jy. The posterior is formed in log
         # space, where a zero of T is exp(-inf) and p_i T_iy may underflow while their ratio does not;
         # T_jy - p_given is taken from the top class, whose own term then drops out of the sum.

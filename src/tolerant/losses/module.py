@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.losses import fused, triton_kernels
-from tolerant.losses.check import check_reduction
+from tolerant.losses.check import check_reduction, check_tensor
 from tolerant.losses.domain import Domain
 from tolerant.losses.log_prob import log_softmax
 from tolerant.losses.phi import PHI, Phi
@@ -57,10 +57,11 @@ class RobustLoss(nn.Module):
     ) -> None:
         super().__init__()
         if positional:
-            first = next(iter(self._defaults), "weight")
+            # CrossEntropyLoss takes the class weights first.
+            own = "weight" if isinstance(positional[0], Tensor) else next(iter(self._defaults), "weight")
             raise TypeError(
                 f"{type(self).__name__} takes its arguments by name; got {positional[0]!r} without one. "
-                f"Write {type(self).__name__}({first}=...)."
+                f"Write {type(self).__name__}({own}=...)."
             )
         check_reduction(reduction)
         check_impl(impl)
@@ -138,6 +139,8 @@ class RobustLoss(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         # `loss.q = 0.3` between epochs must reach the formula, not lie beside it.
         hyper = self.__dict__.get("hyper", {})
+        if name == "reduction":
+            check_reduction(value)
         if name in hyper:
             self.hyper = self.resolve(**{**hyper, name: value})
         else:
@@ -196,6 +199,7 @@ class PhiLoss(RobustLoss):
 
 
 def _triton_serves(logits: Tensor, labels: Tensor, weighing: Weighing, impl: str) -> bool:
+    check_tensor("labels", labels)
     if impl not in ("auto", "triton") or labels.is_floating_point():
         return False
     serves = triton_kernels.available(logits, weighing.weight, weighing.sample_weight)

@@ -52,6 +52,10 @@ class PruneSchedule:
     k: float
 
     def __post_init__(self) -> None:
+        for name in ("start_epoch", "every", "k"):
+            value = getattr(self, name)
+            if isinstance(value, np.generic):  # a search over numpy.arange hands out such
+                object.__setattr__(self, name, value.item())
         _check_count("start_epoch", self.start_epoch, 0)
         _check_count("every", self.every, 1)
         _check_k(self.k)

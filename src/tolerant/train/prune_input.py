@@ -37,7 +37,7 @@ def read_ids(source: Any) -> tuple[int, dict[Hashable, int] | None, str]:
         if source < 1:
             raise ValueError(f"ids_or_num_rows must be at least 1 row; got {source!r}.")
         return int(source), None, "positions"
-    if isinstance(source, np.ndarray | Tensor) and source.ndim == 1:
+    if getattr(source, "ndim", None) == 1:  # an array, a tensor, a column of a frame or its index
         source = source.tolist()  # tensors hash by identity, so equal ids would not be found
     if not isinstance(source, Sequence) or isinstance(source, str) or not len(source):
         raise ValueError(
