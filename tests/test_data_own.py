@@ -447,12 +447,27 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
         Features("table", (1,), ("x", "y")).read(Source(str(write(tmp_path / "x.json", "{}"))))
 
 
-@pytest.mark.parametrize("header", ["a,a,label", "a, a,label"])
+@pytest.mark.parametrize("header", ["a,a,label", "a, a,label", "a ,a,label"])
 def test_two_columns_of_one_name(header: str, tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", f"{header}\n1,9,x\n2,8,y\n3,7,x\n4,6,y\n")
     with pytest.warns(UserWarning, match=r"more than one column 'a'; the first of them is meant"):
         data = load(path)
     assert [column.mean for column in data.encoder.columns] == [2.5, 7.5]
+
+
+def test_the_last_ending_says_what_a_file_is(tmp_path: Path) -> None:
+    assert len(load(write(tmp_path / "rows.jsonl.csv", "a,label\n1,x\n2,y\n3,x\n4,y\n"))) == 4
+
+
+@pytest.mark.parametrize(("dtype", "labels"), [("Int64", [3, 5]), ("string", ["x", "y"])])
+def test_a_missing_label_of_a_nullable_column(dtype: str, labels: list[Any], tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"a": range(5), "label": pandas.array([*labels, None, *labels], dtype=dtype)})
+    frame.to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"1 rows have no 'label' \(first: row 2"):
+        load(tmp_path / "x.parquet")
+    with pytest.warns(UserWarning, match="1 of 5 rows have no 'label'"):
+        data = load(tmp_path / "x.parquet", skip_unlabelled=True)
+    assert data.class_names == tuple(map(str, labels))
 
 
 def test_labels_that_differ_in_capitals_only(tmp_path: Path) -> None:
@@ -600,7 +615,8 @@ def test_npz(tmp_path: Path) -> None:
     assert (rows.kind, rows.inputs.dtype) == ("table", np.float32)
     texts = load(npz(tmp_path, texts=["p", "q"], y=[0, 1]), min_per_class=1)
     assert (texts.kind, texts.inputs.tolist()) == ("text", ["p", "q"])
-    loaded = load(npz(tmp_path, embeddings=np.eye(4), y=[0.0, 1.0, 0.0, 1.0]))  # as numpy.loadtxt has them
+    floats = [0.0, 1.0, 0.0, 1.0]  # as numpy.loadtxt has them
+    loaded = load(npz(tmp_path, embeddings=np.eye(4), y=floats, true_labels=floats))
     assert (loaded.given_labels.tolist(), loaded.class_names) == ([0, 1, 0, 1], ("0", "1"))
     compared = load(npz(tmp_path, embeddings=np.eye(4), y=[False, True, False, True]))
     assert (compared.given_labels.tolist(), compared.class_names) == ([0, 1, 0, 1], ("False", "True"))

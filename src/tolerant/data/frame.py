@@ -46,7 +46,7 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     try:
         if path.suffix.lower() == ".parquet":
             frame = pandas.read_parquet(path)
-        elif ".jsonl" in [ending.lower() for ending in path.suffixes[-2:]]:
+        elif (path.with_suffix("") if path.suffix.lower() in _UNPACK else path).suffix.lower() == ".jsonl":
             frame = _read_json_lines(path)
         else:
             frame = _read_separated(path)
@@ -119,10 +119,14 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _stripped(names: Sequence[str]) -> list[str]:
-    """Names without blanks around them, but for one that another column has already."""
+    """Names without blanks around them; one that another column has already gets a number, as in pandas."""
     found: dict[str, None] = {}
-    for name in names:
-        found[name if name.strip() in found else name.strip()] = None
+    for name in map(str.strip, names):
+        own, number = name, 0
+        while own in found:
+            number += 1
+            own = f"{name}.{number}"
+        found[own] = None
     return list(found)
 
 
@@ -163,8 +167,8 @@ def labelled_rows(frame: Any, name: str, path: Any) -> np.ndarray:
 
 def _words(frame: Any, name: str) -> list[str]:
     return [
-        "" if cell is None or cell != cell  # NaN alone differs from itself
+        "" if missing
         else str(int(cell)) if isinstance(cell, float) and cell.is_integer()
         else str(cell).strip()
-        for cell in frame[name].to_numpy(object)
+        for cell, missing in zip(frame[name].to_numpy(object), frame[name].isna(), strict=True)
     ]  # fmt: skip
