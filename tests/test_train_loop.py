@@ -29,6 +29,7 @@ from tolerant.train import (
     train,
 )
 from tolerant.train.device import keep_freed_memory, pick_device
+from tolerant.train.optim import Weights
 from tolerant.train.run import Run
 
 CPU = torch.device("cpu")
@@ -294,6 +295,14 @@ def test_the_callers_generator_and_module_are_left_alone():
     assert int(result.model[1].num_batches_tracked) == 5 * (result.epoch + 1)
 
 
+def test_scoring_leaves_every_part_in_its_mode():
+    rows = table()
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)).train()
+    model[1].eval()  # frozen, while the others are fine-tuned
+    predict_log_proba(model, rows, Preprocess.fit(rows.inputs, "table", Recipe()))
+    assert [part.training for part in model] == [True, False, True]
+
+
 def test_rows_that_do_not_fit_are_streamed_to_the_same_bits(monkeypatch):
     resident = fit(pictures(), "small-cnn")
     monkeypatch.setattr(batches, "fits", lambda inputs, device: False)
@@ -339,6 +348,24 @@ def test_first_gradient_in_bf16_is_that_of_fp32():
         run.stepper.step()
         updates.append(torch.cat([t.detach().flatten() for t in run.weights.trained.values()]) - before)
     assert F.cosine_similarity(*updates, dim=0) > 0.99
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_layer_that_a_step_leaves_out_stays_as_it_is(bf16):
+    """Drawn layers, experts: the step before must not be repeated for them."""
+    model = nn.ModuleDict({"always": nn.Linear(3, 3), "once": nn.Linear(3, 3)})
+    weights = Weights(model, quick(), bf16=bf16)
+    inputs = torch.ones(2, 3, dtype=torch.bfloat16 if bf16 else torch.float32)
+    seen = []
+    for step in range(3):
+        weights.zero_grad()
+        hidden = model["always"](inputs)
+        (model["once"](hidden) if step == 0 else hidden).sum().backward()
+        weights.step()
+        seen.append({name: tensor.clone() for name, tensor in weights.tensors().items()})
+    first, *_, last = seen
+    assert torch.equal(first["once.weight"], last["once.weight"])
+    assert not torch.equal(first["always.weight"], last["always.weight"])
 
 
 def test_adam_is_torchs_adam():

@@ -27,6 +27,7 @@ from torch.utils.data import (
 
 from tolerant.extras import extra
 from tolerant.losses.log_prob import log_p_y
+from tolerant.train.evaluate import evaluating
 from tolerant.train.optim import to_host
 from tolerant.train.prune import Pruner, PruneSchedule
 
@@ -181,21 +182,18 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             num_workers=loader.num_workers,
         )
         now = to_host(module.state_dict())
-        modes = {part: part.training for part in module.modules()}
         if self._best is not None:
             module.load_state_dict(self._best)
-        module.eval()
         found = []
         try:
-            for batch in rows:
-                on_device = trainer.strategy.batch_to_device(batch)
-                with trainer.precision_plugin.forward_context():
-                    logits, labels = self.outputs(module, on_device)
-                found.append(log_p_y(logits, labels).exp().float().cpu())
+            with evaluating(module):
+                for batch in rows:
+                    on_device = trainer.strategy.batch_to_device(batch)
+                    with trainer.precision_plugin.forward_context():
+                        logits, labels = self.outputs(module, on_device)
+                    found.append(log_p_y(logits, labels).exp().float().cpu())
         finally:
             module.load_state_dict(now)
-            for part, training in modes.items():
-                part.training = training
         self.pruner.update(index, torch.cat(found) if found else torch.empty(0))
 
     def _install(self, trainer: Any) -> None:

@@ -99,10 +99,11 @@ def _part_size(rows: Rows) -> int:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside, the mode there was outside."""
-    training = model.training
+    """Eval mode inside; outside, each part in the mode it was in (a frozen one stays in eval mode)."""
+    modes = {part: part.training for part in model.modules()}
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for part, training in modes.items():
+            part.training = training
