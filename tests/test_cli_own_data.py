@@ -141,6 +141,17 @@ def test_audit_of_a_run_is_what_the_run_said(trained, tmp_path):
     assert "of the labels are wrong (between" in output
 
 
+def test_audit_of_a_run_that_only_the_folds_pruned(trained, tmp_path):
+    """In two epochs there is no round of pruning, and no k."""
+    run = tmp_path / "run"
+    tolerant("train", trained / "data.csv", "--out", run, "--id", "key", "--epochs", 2, "--folds", 3)
+    assert json.loads((run / "spec.json").read_text())["k"] is None
+    before = (run / "suspects.csv").read_text()
+    assert ",no,0\n" in before
+    tolerant("audit", run)
+    assert (run / "suspects.csv").read_text() == before
+
+
 def test_audit_of_a_run_whose_data_changed_is_refused(trained, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
