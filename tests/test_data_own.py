@@ -17,6 +17,7 @@ from PIL import Image
 
 from tolerant.audit.source import Features, Source
 from tolerant.audit.table_rows import columns_and_values
+from tolerant.audit.text import TextFeatures
 from tolerant.data import TableEncoder, load
 from tolerant.data import arrays as arrays_module
 from tolerant.data import pictures as pictures_module
@@ -347,6 +348,17 @@ def test_dates_are_numbers(form: str | None, tmp_path: Path) -> None:
         data.encoder.transform(pandas.DataFrame({"when": ["soon", "later"]}))
 
 
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [("12O", "'12O' in row 21"), ("inf", "infinite value in row 21"), ("20", "no 'true' .first: row 21,")],
+)
+def test_a_row_keeps_its_number_where_others_are_left_out(cell: str, message: str, tmp_path: Path) -> None:
+    rows = [f"{n},{'xy'[n % 2]},x" for n in range(20)]
+    path = write(tmp_path / "x.csv", "\n".join(["a,label,true", "0,,x", *rows, f"{cell},x,"]))
+    with pytest.raises(ValueError, match=message), pytest.warns(UserWarning, match="are left out"):
+        load(path, skip_unlabelled=True, true_label="true" if cell == "20" else None)
+
+
 def test_a_date_that_is_none(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "d,label\n" + "2020-02-28,x\n2020-02-29,y\n" * 9 + "2021-02-29,x\n")
     with pytest.raises(
@@ -445,6 +457,22 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
         load(write(tmp_path / "x.xlsx", "PK"))
     with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read$"):
         Features("table", (1,), ("x", "y")).read(Source(str(write(tmp_path / "x.json", "{}"))))
+
+
+def test_new_rows_are_read_as_the_run_remembers(tmp_path: Path) -> None:
+    """Blanks around a name are not part of it, and a named data set has no columns."""
+    texts = TextFeatures(("sun", "rain"), (1.0, 1.0), 1.0)
+    text_run = Features("text", (2,), ("x", "y"), text=texts)
+    path = write(tmp_path / "x.csv", "id, words ,note\n7,sun,a\n8,rain,b\n")
+    rows = text_run.read(Source(str(path), {"text": " words ", "id": "id "}))
+    assert rows.ids.tolist() == ["7", "8"]
+    with pytest.raises(ValueError, match=r"digits does not hold rows of the kind .* \(text\)"):
+        text_run.read(Source("digits", {"text": "words"}))
+    assert Source("digits", {"root": Path("data")}).absolute() == Source(
+        "digits", {"root": str(Path("data").absolute())}
+    )
+    picture_run = Features("image", (8, 8, 1), tuple("0123456789"))
+    assert len(picture_run.read(Source("digits", {"file": "photo", "split": "test"}))) == 359
 
 
 @pytest.mark.parametrize("header", ["a,a,label", "a, a,label", "a ,a,label"])

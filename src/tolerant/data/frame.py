@@ -60,6 +60,7 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     except Exception as error:  # pandas and pyarrow have their own for every kind of damage
         raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
     frame.columns = _stripped([str(name) for name in frame.columns])
+    frame.index = range(len(frame))  # messages name rows by it, also where some are left out
     if not len(frame):
         raise ValueError(f"{path} has no rows")
     return frame
@@ -147,8 +148,8 @@ def label_words(frame: Any, name: str, path: Any) -> list[str]:
     empty = [row for row, word in enumerate(words) if not word]
     if empty:
         raise ValueError(
-            f"{path}: {len(empty)} rows have no {name!r} (first: row {empty[0]}, counted from 0); "
-            "fill them in, or leave those rows out: skip_unlabelled=True (--skip-unlabelled)"
+            f"{path}: {len(empty)} rows have no {name!r} (first: row {frame.index[empty[0]]}, counted from "
+            "0); fill them in, or leave those rows out: skip_unlabelled=True (--skip-unlabelled)"
         )
     return words
 
