@@ -314,6 +314,13 @@ def test_the_addresses_are_the_publishers() -> None:
     assert hosts == {"www.cs.toronto.edu", "raw.githubusercontent.com", "github.com"}
 
 
+def test_the_doctor_where_the_system_does_not_tell_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tolerant.cli.doctor import doctor
+
+    monkeypatch.delattr(os, "sysconf")
+    doctor()
+
+
 def test_the_commands(server: Server, tmp_path: Path) -> None:
     import typer
     from typer.testing import CliRunner
