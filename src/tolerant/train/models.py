@@ -176,8 +176,8 @@ def build(
     """
     if name not in MODELS:
         near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"model must be one of {', '.join(MODELS)}; got {name!r}. {hint}")
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"model must be one of {', '.join(MODELS)}; got {name!r}.{hint}")
     if init not in ("torch", "he", "glorot"):
         raise ValueError(f"init must be 'torch', 'he' or 'glorot'; got {init!r}.")
     if num_classes < 2:
