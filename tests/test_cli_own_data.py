@@ -240,9 +240,11 @@ def test_texts_without_a_common_word(tmp_path):
         tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", *QUICK)
 
 
-def test_a_folder_of_pictures(tmp_path):
+def test_a_folder_of_pictures(tmp_path, monkeypatch):
     write_pictures(tmp_path / "photos")
-    tolerant("audit", tmp_path / "photos", "--out", tmp_path / "run", "--folds", 0)
+    monkeypatch.chdir(tmp_path / "photos")
+    tolerant("audit", ".", "--out", tmp_path / "run", "--folds", 0)
+    assert "<title>photos" in (tmp_path / "run" / "report.html").read_text()
     (tmp_path / "new").mkdir()
     for name in ("x.png", "y.png"):
         Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "new" / name)

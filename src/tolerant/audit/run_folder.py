@@ -82,7 +82,7 @@ def save_run(
 
     A run with another ``fingerprint`` that lies there is set aside; the same one is written again.
     """
-    folder = Path(folder)
+    folder, source = Path(folder), source.absolute()  # whose last part has a name, be it "." here
     make_folder(folder)
     _set_aside(folder, fingerprint)
     (folder / "spec.json").unlink(missing_ok=True)  # what is here is no run until all of it is written
@@ -113,7 +113,7 @@ def save_run(
             "format": FORMAT,
             "version": version,
             "fingerprint": fingerprint,
-            "source": asdict(source.absolute()),
+            "source": asdict(source),
             "labels": [os.path.abspath(path) for path in labels],
             "label_digest": _digest(dataset),
             "features": features.to_dict(),
