@@ -483,6 +483,12 @@ def test_two_columns_of_one_name(header: str, tmp_path: Path) -> None:
     assert [column.mean for column in data.encoder.columns] == [2.5, 7.5]
 
 
+def test_texts_of_a_categorical_column(tmp_path: Path) -> None:
+    words = pandas.Categorical(["sun", None, "sun", "rain"])
+    pandas.DataFrame({"words": words, "label": list("xyxy")}).to_parquet(tmp_path / "x.parquet")
+    assert load(tmp_path / "x.parquet", text="words").inputs.tolist() == ["sun", "", "sun", "rain"]
+
+
 def test_the_last_ending_says_what_a_file_is(tmp_path: Path) -> None:
     assert len(load(write(tmp_path / "rows.jsonl.csv", "a,label\n1,x\n2,y\n3,x\n4,y\n"))) == 4
 

@@ -16,7 +16,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import is_picture
-from tolerant.data.frame import check_columns, check_table, read_frame
+from tolerant.data.frame import check_columns, check_table, read_frame, texts
 from tolerant.data.pictures import read_pictures
 from tolerant.data.sources import NAMED, load, stripped
 
@@ -124,7 +124,7 @@ class Features:
         if self.kind == "text":
             column = options.get("text") or "text"
             check_columns(frame, path, text=column)
-            return np.array([str(cell) for cell in frame[column].fillna("")], object), ids
+            return texts(frame, column), ids
         self._must_be("image", path)
         column = options.get("file") or "file"
         check_columns(frame, path, file=column)

@@ -166,6 +166,12 @@ def labelled_rows(frame: Any, name: str, path: Any) -> np.ndarray:
     return rows
 
 
+def texts(frame: Any, name: str) -> np.ndarray:
+    """The cells of a column as they are, object (N,) of str; "" for a missing one."""
+    cells = zip(frame[name].to_numpy(object), frame[name].isna(), strict=True)
+    return np.array(["" if missing else str(cell) for cell, missing in cells], object)
+
+
 def _words(frame: Any, name: str) -> list[str]:
     return [
         "" if missing
