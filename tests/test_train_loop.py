@@ -15,6 +15,7 @@ from train_helpers import CLASSES, pictures, quick, table
 import tolerant.data.batches as batches
 from tolerant.data.augment import augment
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import Rows as DatasetRows
 from tolerant.data.split import split_validation
 from tolerant.losses import LqLoss
 from tolerant.train import (
@@ -29,7 +30,9 @@ from tolerant.train import (
     train,
 )
 from tolerant.train.device import keep_freed_memory, pick_device
+from tolerant.train.distributed import Ranks
 from tolerant.train.optim import Weights
+from tolerant.train.rows import Rows
 from tolerant.train.run import Run
 
 CPU = torch.device("cpu")
@@ -307,6 +310,32 @@ def test_rows_that_do_not_fit_are_streamed_to_the_same_bits(monkeypatch):
     resident = fit(pictures(), "small-cnn")
     monkeypatch.setattr(batches, "fits", lambda inputs, device: False)
     assert_same_weights(fit(pictures(), "small-cnn"), resident)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 3, 30])
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_rank_reads_only_the_rows_it_scores(monkeypatch, num_ranks, resident):
+    data = pictures(100)
+    read = []
+
+    class Watched(DatasetRows):
+        def __getitem__(self, index):
+            read.extend(index.tolist())
+            return super().__getitem__(index)
+
+    def rows(inputs):
+        whole = Preprocess.fit(data.inputs, "image", Recipe())
+        return Rows(replace(data, inputs=inputs), data.given_labels, whole, CPU, bf16=False)
+
+    expected = {part.start: inputs for part, inputs in rows(data.inputs).in_order(7)}
+    monkeypatch.setattr(batches, "fits", lambda inputs, device: resident)
+    watched = rows(Watched(data.inputs, np.arange(100)))
+    for rank in range(num_ranks):
+        read.clear()
+        found = {part.start: inputs for part, inputs in watched.in_order(7, Ranks(rank, num_ranks))}
+        assert list(found) == list(expected)[rank::num_ranks]
+        assert all(torch.equal(inputs, expected[start]) for start, inputs in found.items())
+        assert read == ([] if resident else [row for row in range(100) if row // 7 % num_ranks == rank])
 
 
 @pytest.mark.parametrize("augment_by", ["flip-crop", "flip", "crop", "none"])
