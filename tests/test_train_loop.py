@@ -298,6 +298,13 @@ def test_the_callers_generator_and_module_are_left_alone():
     assert int(result.model[1].num_batches_tracked) == 5 * (result.epoch + 1)
 
 
+def test_no_row_has_no_score():
+    rows = table()
+    none = rows.subset(np.zeros(len(rows), bool))
+    whole = Preprocess.fit(rows.inputs, "table", Recipe())
+    assert predict_log_proba(nn.Linear(6, 4), none, whole).shape == (0, 4)
+
+
 def test_scoring_leaves_every_part_in_its_mode():
     rows = table()
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)).train()

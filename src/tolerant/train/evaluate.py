@@ -61,6 +61,8 @@ def predict_log_proba(
 
     The model is on ``device`` meanwhile, and back where it was afterwards.
     """
+    if not len(dataset):
+        return np.empty((0, dataset.num_classes), np.float32)
     device = torch.device(device)
     rows = Rows(dataset, dataset.given_labels, preprocess, device, bf16=False)
     home = next((weights.device for weights in model.parameters()), device)
