@@ -423,7 +423,9 @@ def test_without_storage_it_warns_and_works(browser: Browser, small_page: Callab
         browser.command("Page.removeScriptToEvaluateOnNewDocument", **script)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"labels": 5}', '{"labels": [[0, 9], [99, 0], ["__proto__", 1], 3]}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"labels": 5}', '{"labels": [[0, 9], [99, 0], ["__proto__", 1], 3]}']
+)
 def test_storage_that_holds_something_else_is_ignored(
     browser: Browser, small_page: Callable[..., Path], text: str
 ) -> None:
