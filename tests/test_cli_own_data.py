@@ -141,6 +141,17 @@ def test_audit_of_a_run_is_what_the_run_said(trained, tmp_path):
     assert "of the labels are wrong (between" in output
 
 
+def test_audit_of_a_run_that_only_the_folds_pruned(trained, tmp_path):
+    """In two epochs there is no round of pruning, and no k."""
+    run = tmp_path / "run"
+    tolerant("train", trained / "data.csv", "--out", run, "--id", "key", "--epochs", 2, "--folds", 3)
+    assert json.loads((run / "spec.json").read_text())["k"] is None
+    before = (run / "suspects.csv").read_text()
+    assert ",no,0\n" in before
+    tolerant("audit", run)
+    assert (run / "suspects.csv").read_text() == before
+
+
 def test_audit_of_a_run_whose_data_changed_is_refused(trained, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
@@ -229,9 +240,11 @@ def test_texts_without_a_common_word(tmp_path):
         tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", *QUICK)
 
 
-def test_a_folder_of_pictures(tmp_path):
+def test_a_folder_of_pictures(tmp_path, monkeypatch):
     write_pictures(tmp_path / "photos")
-    tolerant("audit", tmp_path / "photos", "--out", tmp_path / "run", "--folds", 0)
+    monkeypatch.chdir(tmp_path / "photos")
+    tolerant("audit", ".", "--out", tmp_path / "run", "--folds", 0)
+    assert "<title>photos" in (tmp_path / "run" / "report.html").read_text()
     (tmp_path / "new").mkdir()
     for name in ("x.png", "y.png"):
         Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "new" / name)

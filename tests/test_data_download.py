@@ -99,6 +99,18 @@ def test_failed_transfer_then_again(name: str, answer: Any, server: Server, tmp_
     assert not missing_files(name, tmp_path)
 
 
+def test_a_label_file_that_is_none_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    """Its publisher states no md5, so only unpacking shows what it is."""
+    path = next(path for path in server.paths if path.startswith("/cifar10n/"))
+    whole, server.paths[path] = server.paths[path], b"<html>busy, try later</html>"
+    with pytest.raises(ValueError, match="is not the label file its authors publish"):
+        download("cifar10n", tmp_path)
+    assert left(tmp_path) == []
+    server.paths[path] = whole
+    download("cifar10n", tmp_path)
+    assert not missing_files("cifar10n", tmp_path)
+
+
 def test_a_cut_connection_is_tried_again(server: Server, tmp_path: Path) -> None:
     path = "/cifar10/cifar10-binary.tar.gz"
     whole = server.paths[path]
@@ -300,6 +312,13 @@ def test_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_addresses_are_the_publishers() -> None:
     hosts = {url.split("/")[2] for item in PUBLISHED.values() for url in item.remotes}
     assert hosts == {"www.cs.toronto.edu", "raw.githubusercontent.com", "github.com"}
+
+
+def test_the_doctor_where_the_system_does_not_tell_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tolerant.cli.doctor import doctor
+
+    monkeypatch.delattr(os, "sysconf")
+    doctor()
 
 
 def test_the_commands(server: Server, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from tolerant.audit.source import Features, Source
 from tolerant.audit.table_rows import columns_and_values
+from tolerant.audit.text import TextFeatures
 from tolerant.data import TableEncoder, load
 from tolerant.data import arrays as arrays_module
 from tolerant.data import pictures as pictures_module
@@ -347,6 +348,17 @@ def test_dates_are_numbers(form: str | None, tmp_path: Path) -> None:
         data.encoder.transform(pandas.DataFrame({"when": ["soon", "later"]}))
 
 
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [("12O", "'12O' in row 21"), ("inf", "infinite value in row 21"), ("20", "no 'true' .first: row 21,")],
+)
+def test_a_row_keeps_its_number_where_others_are_left_out(cell: str, message: str, tmp_path: Path) -> None:
+    rows = [f"{n},{'xy'[n % 2]},x" for n in range(20)]
+    path = write(tmp_path / "x.csv", "\n".join(["a,label,true", "0,,x", *rows, f"{cell},x,"]))
+    with pytest.raises(ValueError, match=message), pytest.warns(UserWarning, match="are left out"):
+        load(path, skip_unlabelled=True, true_label="true" if cell == "20" else None)
+
+
 def test_a_date_that_is_none(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "d,label\n" + "2020-02-28,x\n2020-02-29,y\n" * 9 + "2021-02-29,x\n")
     with pytest.raises(
@@ -447,12 +459,49 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
         Features("table", (1,), ("x", "y")).read(Source(str(write(tmp_path / "x.json", "{}"))))
 
 
-@pytest.mark.parametrize("header", ["a,a,label", "a, a,label"])
+def test_new_rows_are_read_as_the_run_remembers(tmp_path: Path) -> None:
+    """Blanks around a name are not part of it, and a named data set has no columns."""
+    texts = TextFeatures(("sun", "rain"), (1.0, 1.0), 1.0)
+    text_run = Features("text", (2,), ("x", "y"), text=texts)
+    path = write(tmp_path / "x.csv", "id, words ,note\n7,sun,a\n8,rain,b\n")
+    rows = text_run.read(Source(str(path), {"text": " words ", "id": "id "}))
+    assert rows.ids.tolist() == ["7", "8"]
+    with pytest.raises(ValueError, match=r"digits does not hold rows of the kind .* \(text\)"):
+        text_run.read(Source("digits", {"text": "words"}))
+    assert Source("digits", {"root": Path("data")}).absolute() == Source(
+        "digits", {"root": str(Path("data").absolute())}
+    )
+    picture_run = Features("image", (8, 8, 1), tuple("0123456789"))
+    assert len(picture_run.read(Source("digits", {"file": "photo", "split": "test"}))) == 359
+
+
+@pytest.mark.parametrize("header", ["a,a,label", "a, a,label", "a ,a,label"])
 def test_two_columns_of_one_name(header: str, tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", f"{header}\n1,9,x\n2,8,y\n3,7,x\n4,6,y\n")
     with pytest.warns(UserWarning, match=r"more than one column 'a'; the first of them is meant"):
         data = load(path)
     assert [column.mean for column in data.encoder.columns] == [2.5, 7.5]
+
+
+def test_texts_of_a_categorical_column(tmp_path: Path) -> None:
+    words = pandas.Categorical(["sun", None, "sun", "rain"])
+    pandas.DataFrame({"words": words, "label": list("xyxy")}).to_parquet(tmp_path / "x.parquet")
+    assert load(tmp_path / "x.parquet", text="words").inputs.tolist() == ["sun", "", "sun", "rain"]
+
+
+def test_the_last_ending_says_what_a_file_is(tmp_path: Path) -> None:
+    assert len(load(write(tmp_path / "rows.jsonl.csv", "a,label\n1,x\n2,y\n3,x\n4,y\n"))) == 4
+
+
+@pytest.mark.parametrize(("dtype", "labels"), [("Int64", [3, 5]), ("string", ["x", "y"])])
+def test_a_missing_label_of_a_nullable_column(dtype: str, labels: list[Any], tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"a": range(5), "label": pandas.array([*labels, None, *labels], dtype=dtype)})
+    frame.to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"1 rows have no 'label' \(first: row 2"):
+        load(tmp_path / "x.parquet")
+    with pytest.warns(UserWarning, match="1 of 5 rows have no 'label'"):
+        data = load(tmp_path / "x.parquet", skip_unlabelled=True)
+    assert data.class_names == tuple(map(str, labels))
 
 
 def test_labels_that_differ_in_capitals_only(tmp_path: Path) -> None:
@@ -600,7 +649,8 @@ def test_npz(tmp_path: Path) -> None:
     assert (rows.kind, rows.inputs.dtype) == ("table", np.float32)
     texts = load(npz(tmp_path, texts=["p", "q"], y=[0, 1]), min_per_class=1)
     assert (texts.kind, texts.inputs.tolist()) == ("text", ["p", "q"])
-    loaded = load(npz(tmp_path, embeddings=np.eye(4), y=[0.0, 1.0, 0.0, 1.0]))  # as numpy.loadtxt has them
+    floats = [0.0, 1.0, 0.0, 1.0]  # as numpy.loadtxt has them
+    loaded = load(npz(tmp_path, embeddings=np.eye(4), y=floats, true_labels=floats))
     assert (loaded.given_labels.tolist(), loaded.class_names) == ([0, 1, 0, 1], ("0", "1"))
     compared = load(npz(tmp_path, embeddings=np.eye(4), y=[False, True, False, True]))
     assert (compared.given_labels.tolist(), compared.class_names) == ([0, 1, 0, 1], ("False", "True"))

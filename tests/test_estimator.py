@@ -368,6 +368,13 @@ def test_bad_settings_are_refused_by_name(blobs, options, message):
         quick(**options).fit(X, given)
 
 
+def test_a_class_without_a_name_is_refused_before_training(blobs, monkeypatch):
+    X, given, _ = blobs
+    monkeypatch.setattr("tolerant.audit.learn.out_of_fold", pytest.fail)
+    with pytest.raises(ValueError, match=r"different names, none empty; got \('', 'b', 'c'\)"):
+        quick().fit(X, np.array(["", "b", "c"])[given])
+
+
 def test_one_class_is_refused():
     with pytest.raises(ValueError, match="one class only"):
         quick().fit(np.zeros((20, 2)), np.ones(20))

@@ -192,9 +192,11 @@ def test_progress_goes_on_when_stored_runs_took_no_time(capsys: pytest.CaptureFi
     (spec,) = tiny("cce")
     row = {"spec": spec.to_dict(), "device_s": 0.0}
     Progress([spec], [row]).tell(claim.Outcome(spec, "done", "last epoch 90.00"))
-    assert capsys.readouterr().err.startswith(
-        "done   digits uniform 0.4 cce seed 0: last epoch 90.00 · 1 of 1"
-    )
+    told = capsys.readouterr().err
+    assert told == "done   digits uniform 0.4 cce seed 0: last epoch 90.00 · 1 of 1 runs, all over\n"
+    (other,) = tiny("mae")
+    Progress([spec, other], [row]).tell(claim.Outcome(spec, "done"))
+    assert capsys.readouterr().err.endswith("1 of 2 runs, no estimate yet\n")
 
 
 def test_the_commit_is_that_of_this_package_and_not_of_where_it_is_installed(

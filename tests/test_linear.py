@@ -220,6 +220,8 @@ def test_module_prints_and_checks_itself() -> None:
         linear_lq_loss(hidden, weight, labels[:4])
     with pytest.raises(TypeError, match="labels must be a tensor; got ndarray"):
         linear_lq_loss(hidden, weight, labels.numpy())
+    with pytest.raises(ValueError, match=r"chunk_rows must be at least 1, or None .* got -1"):
+        linear_lq_loss(hidden, weight, labels, chunk_rows=-1)
     ones = torch.ones(len(labels), requires_grad=True)
     with pytest.raises(ValueError, match="must not require a gradient"):
         linear_lq_loss(hidden, weight, labels, sample_weight=ones)

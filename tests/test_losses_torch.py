@@ -531,10 +531,27 @@ def test_gjs_of_two_views_leaves_ignored_rows_out():
     holes = torch.where(torch.arange(N) % 3 == 0, -100, labels)
     one[0], two[3, 1] = math.nan, math.inf
     keep = holes != -100
-    torch.testing.assert_close(GJSLoss()((one, two), holes), GJSLoss()((one[keep], two[keep]), labels[keep]))
+    value, gradient = value_and_gradient(lambda z, y: GJSLoss()((z, two), y), one, holes)
+    torch.testing.assert_close(value, GJSLoss()((one[keep], two[keep]), labels[keep]))
+    assert (gradient[~keep] == 0).all()
+    assert gradient[keep].isfinite().all()
     torch.testing.assert_close(
         GJSLoss()((one[1], two[1]), labels[1]), GJSLoss()((one[1:2], two[1:2]), labels[1:2])
     )
+
+
+@pytest.mark.parametrize("masked", ["in both views", "in one"])
+def test_gjs_of_two_views_with_a_masked_class(masked):
+    one, labels, generator = example(16)
+    two = torch.randn(N, C, generator=generator)
+    one[:, -1] = -math.inf
+    if masked == "in both views":
+        two[:, -1] = -math.inf
+    labels = labels.clamp(max=C - 2)
+    value, gradient = value_and_gradient(lambda z, y: GJSLoss()((z, two), y), one, labels)
+    low = one.clamp(min=-1e4)  # as good as masked
+    expected = value_and_gradient(lambda z, y: GJSLoss()((z, two.clamp(min=-1e4)), y), low, labels)
+    torch.testing.assert_close((value, gradient), expected)
 
 
 def test_sum_loss_adds():

@@ -104,6 +104,8 @@ def test_mlp_reads_tables_of_any_width():
 def test_refusals():
     with pytest.raises(ValueError, match="Did you mean 'resnet34'"):
         build("resnet43", 10)
+    with pytest.raises(TypeError, match=r"model 'mlp' has no option 'width'\. It takes: init, hidden\."):
+        build("mlp", 10, width=64)
     with pytest.raises(ValueError, match="num_classes must be 2 or more; got 1"):
         build("mlp", 1)
     with pytest.raises(ValueError, match=r"not rows of 5 features\. Use 'mlp'"):

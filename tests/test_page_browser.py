@@ -413,12 +413,19 @@ def test_without_storage_it_warns_and_works(browser: Browser, small_page: Callab
         assert browser.find("#storage-notice").is_displayed()
         browser.find("body").send_keys("a")
         assert browser.status.startswith("1 of 12 decided.")
+        leave = "return window.dispatchEvent(new Event('beforeunload', {cancelable: true}))"
+        assert not browser.run(leave)  # asks first
         assert len(read_corrections(browser.export("#export-csv", "corrections.csv"))) == 1
+        assert browser.run(leave)
+        browser.find("body").send_keys("u")  # the file has what is undone
+        assert not browser.run(leave)
     finally:
         browser.command("Page.removeScriptToEvaluateOnNewDocument", **script)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"labels": [[0, 9], [99, 0], ["__proto__", 1], 3]}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"labels": 5}', '{"labels": [[0, 9], [99, 0], ["__proto__", 1], 3]}']
+)
 def test_storage_that_holds_something_else_is_ignored(
     browser: Browser, small_page: Callable[..., Path], text: str
 ) -> None:

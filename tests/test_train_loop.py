@@ -15,6 +15,7 @@ from train_helpers import CLASSES, pictures, quick, table
 import tolerant.data.batches as batches
 from tolerant.data.augment import augment
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import Rows as DatasetRows
 from tolerant.data.split import split_validation
 from tolerant.losses import LqLoss
 from tolerant.train import (
@@ -29,6 +30,9 @@ from tolerant.train import (
     train,
 )
 from tolerant.train.device import keep_freed_memory, pick_device
+from tolerant.train.distributed import Ranks
+from tolerant.train.optim import Weights
+from tolerant.train.rows import Rows
 from tolerant.train.run import Run
 
 CPU = torch.device("cpu")
@@ -294,10 +298,51 @@ def test_the_callers_generator_and_module_are_left_alone():
     assert int(result.model[1].num_batches_tracked) == 5 * (result.epoch + 1)
 
 
+def test_no_row_has_no_score():
+    rows = table()
+    none = rows.subset(np.zeros(len(rows), bool))
+    whole = Preprocess.fit(rows.inputs, "table", Recipe())
+    assert predict_log_proba(nn.Linear(6, 4), none, whole).shape == (0, 4)
+
+
+def test_scoring_leaves_every_part_in_its_mode():
+    rows = table()
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)).train()
+    model[1].eval()  # frozen, while the others are fine-tuned
+    predict_log_proba(model, rows, Preprocess.fit(rows.inputs, "table", Recipe()))
+    assert [part.training for part in model] == [True, False, True]
+
+
 def test_rows_that_do_not_fit_are_streamed_to_the_same_bits(monkeypatch):
     resident = fit(pictures(), "small-cnn")
     monkeypatch.setattr(batches, "fits", lambda inputs, device: False)
     assert_same_weights(fit(pictures(), "small-cnn"), resident)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 3, 30])
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_rank_reads_only_the_rows_it_scores(monkeypatch, num_ranks, resident):
+    data = pictures(100)
+    read = []
+
+    class Watched(DatasetRows):
+        def __getitem__(self, index):
+            read.extend(index.tolist())
+            return super().__getitem__(index)
+
+    def rows(inputs):
+        whole = Preprocess.fit(data.inputs, "image", Recipe())
+        return Rows(replace(data, inputs=inputs), data.given_labels, whole, CPU, bf16=False)
+
+    expected = {part.start: inputs for part, inputs in rows(data.inputs).in_order(7)}
+    monkeypatch.setattr(batches, "fits", lambda inputs, device: resident)
+    watched = rows(Watched(data.inputs, np.arange(100)))
+    for rank in range(num_ranks):
+        read.clear()
+        found = {part.start: inputs for part, inputs in watched.in_order(7, Ranks(rank, num_ranks))}
+        assert list(found) == list(expected)[rank::num_ranks]
+        assert all(torch.equal(inputs, expected[start]) for start, inputs in found.items())
+        assert read == ([] if resident else [row for row in range(100) if row // 7 % num_ranks == rank])
 
 
 @pytest.mark.parametrize("augment_by", ["flip-crop", "flip", "crop", "none"])
@@ -339,6 +384,24 @@ def test_first_gradient_in_bf16_is_that_of_fp32():
         run.stepper.step()
         updates.append(torch.cat([t.detach().flatten() for t in run.weights.trained.values()]) - before)
     assert F.cosine_similarity(*updates, dim=0) > 0.99
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_layer_that_a_step_leaves_out_stays_as_it_is(bf16):
+    """Drawn layers, experts: the step before must not be repeated for them."""
+    model = nn.ModuleDict({"always": nn.Linear(3, 3), "once": nn.Linear(3, 3)})
+    weights = Weights(model, quick(), bf16=bf16)
+    inputs = torch.ones(2, 3, dtype=torch.bfloat16 if bf16 else torch.float32)
+    seen = []
+    for step in range(3):
+        weights.zero_grad()
+        hidden = model["always"](inputs)
+        (model["once"](hidden) if step == 0 else hidden).sum().backward()
+        weights.step()
+        seen.append({name: tensor.clone() for name, tensor in weights.tensors().items()})
+    first, *_, last = seen
+    assert torch.equal(first["once.weight"], last["once.weight"])
+    assert not torch.equal(first["always.weight"], last["always.weight"])
 
 
 def test_adam_is_torchs_adam():

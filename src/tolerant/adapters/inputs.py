@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 
 from tolerant.audit.sparse import SparseRows, unit_scale
 from tolerant.data.dataset import NoisyDataset
@@ -48,11 +48,11 @@ class InputReader:
         if len(shape) > 1:
             pictures = X[..., None] if X.ndim == 3 else X
             return NoisyDataset(pictures, labels, None, class_names, None, "image")
-        if self.sparse or issparse(X):
-            rows = X if issparse(X) else _csr(X)
-            if self.sparse:
-                return NoisyDataset(SparseRows(rows, self.scale), labels, None, class_names)
-            X = rows.toarray()
+        if self.sparse:
+            rows = X if issparse(X) else csr_matrix(X)
+            return NoisyDataset(SparseRows(rows, self.scale), labels, None, class_names)
+        if issparse(X):
+            X = X.toarray()
         # Clipped, since a value far outside the fitted range would overflow float32.
         scaled = np.clip((X - self.mean) * self.scale, -1e6, 1e6)
         return NoisyDataset(scaled.astype(np.float32), labels, None, class_names)
@@ -74,9 +74,3 @@ def _row_shape(X: Any) -> tuple[int, ...]:
             "Put the channels last: X.transpose(0, 2, 3, 1)."
         )
     return (*shape, 1) if len(shape) == 2 else shape
-
-
-def _csr(X: np.ndarray) -> Any:
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix(X)

@@ -27,6 +27,7 @@ from torch.utils.data import (
 
 from tolerant.extras import extra
 from tolerant.functional import log_p_y
+from tolerant.train.evaluate import evaluating
 from tolerant.train.optim import to_host
 from tolerant.train.prune import Pruner, PruneSchedule
 
@@ -193,23 +194,20 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             num_workers=loader.num_workers,
         )
         now = to_host(module.state_dict())
-        modes = {part: part.training for part in module.modules()}
         if self._best is not None:
             module.load_state_dict(self._best)
-        module.eval()
         found, labelled = [], []
         try:
-            for batch in rows:
-                on_device = trainer.strategy.batch_to_device(batch)
-                with trainer.precision_plugin.forward_context():
-                    logits, labels = self.outputs(module, on_device)
-                known = labels != IGNORED
-                found.append(log_p_y(logits, torch.where(known, labels, 0)).exp().float().cpu())
-                labelled.append(known.cpu())
+            with evaluating(module):
+                for batch in rows:
+                    on_device = trainer.strategy.batch_to_device(batch)
+                    with trainer.precision_plugin.forward_context():
+                        logits, labels = self.outputs(module, on_device)
+                    known = labels != IGNORED
+                    found.append(log_p_y(logits, torch.where(known, labels, 0)).exp().float().cpu())
+                    labelled.append(known.cpu())
         finally:
             module.load_state_dict(now)
-            for part, training in modes.items():
-                part.training = training
         if not found:  # fewer rows than ranks
             self.pruner.update([], [])
             return

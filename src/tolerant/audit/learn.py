@@ -15,7 +15,7 @@ from torch import nn
 from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, fit_noise_model, sharpen
 from tolerant.audit.plan import LEAST_TO_PRUNE, TRUNCATED, Settings, make_job
 from tolerant.audit.scoring import OutOfFold, out_of_fold
-from tolerant.audit.suspects import FIT_ROWS, Suspects, find_suspects
+from tolerant.audit.suspects import FIT_ROWS, Suspects, check_names, find_suspects
 from tolerant.data.dataset import NoisyDataset
 from tolerant.train.device import pick_device
 from tolerant.train.distributed import current
@@ -86,6 +86,7 @@ def learn(
     """
     if folds < 0:
         raise ValueError(f"folds must be 0 (score with the final model) or more; got {folds!r}.")
+    check_names(dataset.class_names, dataset.num_classes)  # now, and not after the trainings
     device = pick_device(device)
     num_rows = len(dataset)
     first_k = _USUAL_K if settings.k == "auto" else float(settings.k)

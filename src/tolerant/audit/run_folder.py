@@ -17,7 +17,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def save_run(
 
     A run with another ``fingerprint`` that lies there is set aside; the same one is written again.
     """
-    folder = Path(folder)
+    folder, source = Path(folder), source.absolute()  # whose last part has a name, be it "." here
     make_folder(folder)
     _set_aside(folder, fingerprint)
     (folder / "spec.json").unlink(missing_ok=True)  # what is here is no run until all of it is written
@@ -113,7 +113,7 @@ def save_run(
             "format": FORMAT,
             "version": version,
             "fingerprint": fingerprint,
-            "source": source.absolute().to_dict(),
+            "source": asdict(source),
             "labels": [os.path.abspath(path) for path in labels],
             "label_digest": _digest(dataset),
             "features": features.to_dict(),
@@ -205,16 +205,17 @@ def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
         raise ValueError(
             f"the rows or labels of {run.source.name} are not those of {run.folder}. Train again."
         )
-    tensors = _read_tensors(run.folder / "audit.safetensors")
-    pruned = run.spec["k"] is not None
+    tensors = {n: t.numpy() for n, t in _read_tensors(run.folder / "audit.safetensors").items()}
+    kept = tensors["kept"]
+    pruned = run.spec["k"] is not None or not kept.all()  # in training, or by the folds alone
     return find_suspects(
-        tensors["given_labels"].numpy(),
-        tensors["probs"].numpy(),
+        tensors["given_labels"],
+        tensors["probs"],
         ids=dataset.ids,
         class_names=dataset.class_names,
-        kept=tensors["kept"].numpy() if pruned else None,
-        pruned_at=tensors["pruned_at"].numpy() if pruned else None,
-        reviewed=tensors["reviewed"].numpy(),
+        kept=kept if pruned else None,
+        pruned_at=tensors["pruned_at"] if pruned else None,
+        reviewed=tensors["reviewed"],
         seed=run.spec["recipe"]["seed"],
     )
 

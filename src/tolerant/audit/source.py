@@ -16,9 +16,9 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import is_picture
-from tolerant.data.frame import check_columns, check_table, read_frame
+from tolerant.data.frame import check_columns, check_table, read_frame, texts
 from tolerant.data.pictures import read_pictures
-from tolerant.data.sources import NAMED, load
+from tolerant.data.sources import NAMED, load, stripped
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,14 @@ class Source:
 
     def absolute(self) -> Source:
         """The same, from whatever folder it is read later."""
-        own = self.name not in NAMED
-        return Source(os.path.abspath(os.path.expanduser(self.name)) if own else self.name, self.options)
+        options = dict(self.options)
+        if options.get("root") is not None:
+            options["root"] = _absolute(options["root"])
+        return Source(self.name if self.name in NAMED else _absolute(self.name), options)
 
-    def to_dict(self) -> dict[str, Any]:
-        plain = {name: str(v) if isinstance(v, Path) else v for name, v in self.options.items()}
-        return {"name": self.name, "options": plain}
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +90,12 @@ class Features:
         return NoisyDataset(inputs, np.zeros(len(inputs), np.int64), None, self.class_names, ids, kind)
 
     def _read_inputs(self, source: Source) -> tuple[Any, Any]:
-        options = dict(source.options)
+        options = stripped(dict(source.options))
         path = Path(source.name).expanduser()
         if source.name in NAMED:
-            rows = source.load()
+            # A column's name, which the run remembers, means nothing here.
+            rows = load(source.name, split=options.get("split"), root=options.get("root"))
+            self._must_be(rows.kind, path)
             return rows.inputs, rows.ids
         if path.is_dir():
             self._must_be("image", path)
@@ -120,7 +124,7 @@ class Features:
         if self.kind == "text":
             column = options.get("text") or "text"
             check_columns(frame, path, text=column)
-            return np.array([str(cell) for cell in frame[column].fillna("")], object), ids
+            return texts(frame, column), ids
         self._must_be("image", path)
         column = options.get("file") or "file"
         check_columns(frame, path, file=column)

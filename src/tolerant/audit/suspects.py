@@ -205,7 +205,7 @@ def find_suspects(
     """
     probs = check_probs(as_numpy(probs))
     num_rows, num_classes = probs.shape
-    names = _names(class_names, num_classes)
+    names = check_names(class_names, num_classes)
     labels = np.asarray(as_numpy(given_labels))
     if class_names is not None and labels.dtype.kind in "OUT":
         labels = _numbered(labels, names)
@@ -251,7 +251,8 @@ def find_suspects(
     )
 
 
-def _names(class_names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
+def check_names(class_names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
+    """The classes' names, or their numbers as words; a ValueError for two alike and for an empty one."""
     names = tuple(map(str, range(num_classes) if class_names is None else class_names))
     if len(names) != num_classes or len(set(names)) != num_classes or "" in names:
         raise ValueError(

@@ -46,10 +46,12 @@ def doctor(
 def _machine() -> list[tuple[str, str]]:
     import torch
 
-    memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    memory = ""
+    if hasattr(os, "sysconf"):  # not on Windows
+        memory = f", {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB"
     lines = [
         ("system", platform.platform(terse=True)),
-        ("CPU", f"{os.cpu_count()} cores, {memory_gib:.0f} GiB; torch uses {torch.get_num_threads()}"),
+        ("CPU", f"{os.cpu_count()} cores{memory}; torch uses {torch.get_num_threads()}"),
     ]
     for number in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(number)

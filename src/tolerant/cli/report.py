@@ -70,11 +70,13 @@ def report(
 
 
 def _report_figure(store: Store, name: str, changed: str, out: Path) -> None:
+    from tolerant.report.rows import NO_ROWS
+
     rows = _figure_rows(store, name, changed)
     if mixed := _mixed(rows):
         raise typer.BadParameter(mixed, param_hint="--changed")
     if not rows:
-        typer.echo("No stored rows yet.")
+        typer.echo(NO_ROWS)
         _mention_others(len(_figure_rows(store, name, "all")), changed)
         return
     typer.echo(_save(_figure(store, name, rows), out, name))
@@ -181,7 +183,7 @@ def _fill(docs: Path, store: Store) -> None:
     from tolerant.files import write_atomic
     from tolerant.report import brief, speed
     from tolerant.report.document import fill
-    from tolerant.report.rows import select
+    from tolerant.report.rows import NO_ROWS, select
     from tolerant.report.table import lines
 
     def block(name: str) -> str:
@@ -200,7 +202,7 @@ def _fill(docs: Path, store: Store) -> None:
             rows = select(store, name)
             return _text(rows, lines(rows, name))
         if drawn is None:
-            return "No stored rows yet."
+            return NO_ROWS
         path = _save(drawn, docs.parent / "figures", name)
         return f"![{_ALT[name]}](figures/{path.name})"
 

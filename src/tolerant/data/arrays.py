@@ -104,13 +104,11 @@ def load_npz(
     """
     arrays = read_npz(path)
     x, kind = as_inputs(pick(arrays, inputs, INPUTS, "inputs", path), path)
-    words = pick(arrays, label, _LABELS, "label", path)
+    words = _whole(pick(arrays, label, _LABELS, "label", path))
     names = arrays.get("class_names")
-    true = arrays.get("true_labels")
+    true = _whole(arrays["true_labels"]) if "true_labels" in arrays else None
     if len(words) != len(x) or words.ndim != 1:
         raise ValueError(f"{path}: {len(x)} inputs need as many labels; got shape {words.shape}")
-    if words.dtype.kind == "f" and (words == np.floor(words)).all():
-        words = words.astype(np.int64)
     if words.dtype.kind in "iu" and names is not None:
         given, class_names = words, tuple(str(name) for name in names)
     elif words.dtype.kind in "biuUS":
@@ -125,6 +123,12 @@ def load_npz(
     if files is not None:
         files = np.array([str(Path(path).parent / str(file)) for file in np.atleast_1d(files)])
     return NoisyDataset(x, given, true, class_names, ids, kind, files=files)
+
+
+def _whole(labels: np.ndarray) -> np.ndarray:
+    """Whole numbers stored as floats as integers, anything else as it is."""
+    whole = labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.floor(labels)).all()
+    return labels.astype(np.int64) if whole else labels
 
 
 def pick(

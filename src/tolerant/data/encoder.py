@@ -210,14 +210,15 @@ def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
         if len(bad):
             raise ValueError(
                 f"column {name!r} holds numbers except for {len(bad)} cells (first: "
-                f"{words[bad[0]]!r} in row {bad[0]}); correct them, or pass categorical=[{name!r}] "
-                f"(--categorical {name!r})"
+                f"{words[bad[0]]!r} in row {series.index[bad[0]]}); correct them, or pass "
+                f"categorical=[{name!r}] (--categorical {name!r})"
             )
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
         raise ValueError(
-            f"column {name!r} has an infinite value in row {infinite[0]}; write a number or leave the cell "
-            f"empty, which counts as missing; or leave the column out: ignore=[{name!r}] (--ignore {name!r})"
+            f"column {name!r} has an infinite value in row {series.index[infinite[0]]}; write a number or "
+            "leave the cell empty, which counts as missing; or leave the column out: "
+            f"ignore=[{name!r}] (--ignore {name!r})"
         )
     return numbers, empty
 
@@ -250,7 +251,7 @@ def _as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     if len(bad):
         raise ValueError(
             f"column {name!r} holds dates except for {len(bad)} cells (first: {words[bad[0]]!r} in row "
-            f"{bad[0]}); correct them, or pass categorical=[{name!r}] (--categorical {name!r})"
+            f"{series.index[bad[0]]}); correct them, or pass categorical=[{name!r}] (--categorical {name!r})"
         )
     numbers = np.full(len(words), np.nan)
     numbers[~empty] = (parsed - pandas.Timestamp(0, tz="UTC")) / day

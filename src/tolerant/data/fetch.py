@@ -40,7 +40,11 @@ def download(
         if file_name in published.files and (folder / file_name).is_file():
             continue
         path = _fetch(url, md5, root / "downloads", retries, timeout_s)
-        _place(path, name, folder)
+        try:
+            _place(path, name, folder)
+        except ValueError:  # no md5 told that it is damaged: left there, it would be taken the next time, too
+            path.unlink()
+            raise
         path.unlink()
     missing = missing_files(name, root)
     if missing:

@@ -40,7 +40,9 @@ def load_folder(
     path = Path(path)
     folder = path if split is None else path / split
     if not folder.is_dir():
-        raise ValueError(f"split {split!r} is not a folder in {path}")
+        raise ValueError(
+            f"{path} is not a folder" if split is None else f"split {split!r} is not a folder in {path}"
+        )
     classes = sorted(entry for entry in folder.iterdir() if _is_class(entry))
     if not classes:
         raise ValueError(

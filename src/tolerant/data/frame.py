@@ -46,7 +46,7 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     try:
         if path.suffix.lower() == ".parquet":
             frame = pandas.read_parquet(path)
-        elif ".jsonl" in [ending.lower() for ending in path.suffixes[-2:]]:
+        elif (path.with_suffix("") if path.suffix.lower() in _UNPACK else path).suffix.lower() == ".jsonl":
             frame = _read_json_lines(path)
         else:
             frame = _read_separated(path)
@@ -60,6 +60,7 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     except Exception as error:  # pandas and pyarrow have their own for every kind of damage
         raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
     frame.columns = _stripped([str(name) for name in frame.columns])
+    frame.index = range(len(frame))  # messages name rows by it, also where some are left out
     if not len(frame):
         raise ValueError(f"{path} has no rows")
     return frame
@@ -119,10 +120,14 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _stripped(names: Sequence[str]) -> list[str]:
-    """Names without blanks around them, but for one that another column has already."""
+    """Names without blanks around them; one that another column has already gets a number, as in pandas."""
     found: dict[str, None] = {}
-    for name in names:
-        found[name if name.strip() in found else name.strip()] = None
+    for name in map(str.strip, names):
+        own, number = name, 0
+        while own in found:
+            number += 1
+            own = f"{name}.{number}"
+        found[own] = None
     return list(found)
 
 
@@ -143,8 +148,8 @@ def label_words(frame: Any, name: str, path: Any) -> list[str]:
     empty = [row for row, word in enumerate(words) if not word]
     if empty:
         raise ValueError(
-            f"{path}: {len(empty)} rows have no {name!r} (first: row {empty[0]}, counted from 0); "
-            "fill them in, or leave those rows out: skip_unlabelled=True (--skip-unlabelled)"
+            f"{path}: {len(empty)} rows have no {name!r} (first: row {frame.index[empty[0]]}, counted from "
+            "0); fill them in, or leave those rows out: skip_unlabelled=True (--skip-unlabelled)"
         )
     return words
 
@@ -161,10 +166,16 @@ def labelled_rows(frame: Any, name: str, path: Any) -> np.ndarray:
     return rows
 
 
+def texts(frame: Any, name: str) -> np.ndarray:
+    """The cells of a column as they are, object (N,) of str; "" for a missing one."""
+    cells = zip(frame[name].to_numpy(object), frame[name].isna(), strict=True)
+    return np.array(["" if missing else str(cell) for cell, missing in cells], object)
+
+
 def _words(frame: Any, name: str) -> list[str]:
     return [
-        "" if cell is None or cell != cell  # NaN alone differs from itself
+        "" if missing
         else str(int(cell)) if isinstance(cell, float) and cell.is_integer()
         else str(cell).strip()
-        for cell in frame[name].to_numpy(object)
+        for cell, missing in zip(frame[name].to_numpy(object), frame[name].isna(), strict=True)
     ]  # fmt: skip

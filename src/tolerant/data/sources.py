@@ -79,8 +79,7 @@ def load(
 
 def _load_rows(path: Path, options: dict[str, Any]) -> NoisyDataset:
     frame = read_frame(path)
-    # Names of columns come without the blanks around them, so those asked for must too.
-    options = {name: _stripped(value) for name, value in options.items()}
+    options = stripped(options)
     if "file" not in options and "text" not in options:
         roles = {options.get(role) for role in ("label", "true_label", "id")} | {"label"}
         others = [column for column in frame.columns if column not in roles]
@@ -92,9 +91,12 @@ def _load_rows(path: Path, options: dict[str, Any]) -> NoisyDataset:
     return load_rows(path, frame=frame, **_taken(load_rows, path, options))
 
 
-def _stripped(value: Any) -> Any:
+def stripped(value: Any) -> Any:
+    """Options without blanks around their words: the names of columns come without them, too."""
+    if isinstance(value, dict):
+        return {name: stripped(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_stripped(one) for one in value]
+        return [stripped(one) for one in value]
     return value.strip() if isinstance(value, str) else value
 
 

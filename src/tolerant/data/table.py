@@ -11,7 +11,7 @@ import numpy as np
 
 from tolerant.data.dataset import NoisyDataset, encode_labels
 from tolerant.data.encoder import TableEncoder
-from tolerant.data.frame import check_columns, label_words, labelled_rows, read_frame
+from tolerant.data.frame import check_columns, label_words, labelled_rows, read_frame, texts
 from tolerant.extras import extra
 
 _FEWEST_TO_JUDGE = 20  # in fewer rows a column may be like the label by chance
@@ -63,8 +63,7 @@ def load_table(
     if true_label is not None:
         true, _ = encode_labels(label_words(frame, true_label, path), path, names)
     if text is not None:
-        texts = np.array([str(cell) for cell in frame[text].fillna("")], object)
-        return NoisyDataset(texts, given, true, names, ids, "text")
+        return NoisyDataset(texts(frame, text), given, true, names, ids, "text")
     used = {label, true_label, id, *ignore}
     features = frame[[name for name in frame.columns if name not in used]]
     if encoder is None:

@@ -72,8 +72,9 @@ class Progress:
     def state(self) -> str:
         """How far, and how long still at the speed so far."""
         share = self.share()
-        left = (time.monotonic() - self.start) * (1 - share) / max(share, 1e-6)
-        end = f"about {words(left)} left" if 0 < share < 1 else "all over"
+        end = "all over" if self.ended == len(self.cost) else "no estimate yet"
+        if 0 < share < 1:
+            end = f"about {words((time.monotonic() - self.start) * (1 - share) / share)} left"
         return f"{self.ended} of {len(self.cost)} runs, {end}"
 
     def _line(self, text: str) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tolerant.losses.domain import Domain
 from tolerant.losses.fused import RowWeight, weigh
-from tolerant.losses.log_prob import log_softmax
-from tolerant.losses.module import RobustLoss
+from tolerant.losses.log_prob import is_class, log_softmax
+from tolerant.losses.module import RobustLoss, finite_rows
 from tolerant.losses.phi import PHI, Phi
 from tolerant.losses.reduction import Weighing, rows_of, weighted_loss
 
@@ -55,12 +55,13 @@ def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) ->
     It splits into the one-hot JS loss of the views' mean prediction and 1 - pi times the views'
     divergence from that mean, so that with one view it is JS.
     """
-    each = [log_softmax(views)] if isinstance(views, Tensor) else [log_softmax(v) for v in views]
+    # A masked class is finite here: a sum over views that are all -inf has NaN for its derivative.
+    each = [log_softmax(v).clamp(min=-1e30) for v in ([views] if isinstance(views, Tensor) else views)]
     mean = each[0] if len(each) == 1 else _log_mean(torch.stack(each))
     agreement = _pick(PHI["js"](mean, pi=pi), labels)
     if len(each) == 1:
         return agreement
-    apart = [(torch.exp(log_p) * (log_p - mean).nan_to_num(nan=0.0)).sum(-1) for log_p in each]
+    apart = [(torch.exp(log_p) * (log_p - mean)).sum(-1) for log_p in each]
     return agreement + torch.stack(apart).mean(0) / -math.log1p(-pi)
 
 
@@ -82,8 +83,8 @@ def _normalised(phi: Phi, logits: Tensor, labels: Tensor, **hyper: float) -> Ten
     per_class = phi(log_softmax(logits), **hyper)
     if labels.is_floating_point():
         return _pick(per_class, labels) / per_class.sum(-1)
-    is_label = torch.arange(per_class.shape[-1], device=labels.device) == labels.unsqueeze(-1)
-    others = torch.where(is_label | (logits == -math.inf), 0.0, per_class).sum(-1)
+    left_out = is_class(labels, logits) | (logits == -math.inf)
+    others = torch.where(left_out, 0.0, per_class).sum(-1)
     return _Share.apply(_pick(per_class, labels), others)
 
 
@@ -193,6 +194,6 @@ class GJSLoss(RobustLoss):
         others = [rows_of(view) for view in logits[1:]]
 
         def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
-            return weigh(gjs([z, *others], y, **hyper), row_weight)
+            return weigh(gjs([finite_rows(v, row_weight) for v in (z, *others)], y, **hyper), row_weight)
 
         return weighted_loss(logits[0], labels, weighing, rows)

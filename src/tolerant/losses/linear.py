@@ -64,6 +64,8 @@ def linear_lq_loss(
             f"labels must have hidden's shape without its last dimension, {tuple(hidden.shape[:-1])}; "
             f"got {tuple(labels.shape)}."
         )
+    if chunk_rows is not None and chunk_rows < 1:
+        raise ValueError(f"chunk_rows must be at least 1, or None to have it chosen; got {chunk_rows!r}.")
     if sample_weight is not None and sample_weight.requires_grad:
         raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
     loss, hyper = _loss_of(q, k)

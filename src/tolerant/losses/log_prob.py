@@ -59,14 +59,15 @@ def _upcast(logits: Tensor) -> Tensor:
     return logits.to(compute_dtype(logits))
 
 
-def _is_class(labels: Tensor, like: Tensor) -> Tensor:
+def is_class(labels: Tensor, like: Tensor) -> Tensor:
+    """bool, of the shape of ``like`` (N, C): True at each row's label."""
     return torch.arange(like.shape[-1], device=like.device) == labels.unsqueeze(-1)
 
 
 def _split(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """z_y - m, the exponentials with the label's put to 0, their sum s, and e_y + s - 1."""
     z = _upcast(logits)
-    is_label = _is_class(labels, z)
+    is_label = is_class(labels, z)
     shifted = z - z.amax(-1, keepdim=True).detach()  # m cancels in every derivative
     # By index, not by the mask: an index out of range is refused where no check of labels can look, in
     # torch.compile, torch.func and on a GPU.
@@ -94,12 +95,12 @@ class _LogPY(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         logits, labels = ctx.saved_tensors
         _, rivals, rival_sum, rest = _split(logits, labels)
-        direction = torch.where(_is_class(labels, logits), rival_sum, -rivals) / (1 + rest)
+        direction = torch.where(is_class(labels, logits), rival_sum, -rivals) / (1 + rest)
         return (grad.unsqueeze(-1) * direction).to(logits.dtype), None
 
 
 def _at_top(logits: Tensor) -> Tensor:
-    return _is_class(logits.argmax(-1), logits)
+    return is_class(logits.argmax(-1), logits)
 
 
 def _balanced(gradient: Tensor, at_top: Tensor) -> Tensor:

@@ -29,6 +29,14 @@ def check_impl(impl: str) -> None:
         raise ValueError(f"impl must be one of {', '.join(IMPLEMENTATIONS)}; got {impl!r}.")
 
 
+def finite_rows(logits: Tensor, row_weight: fused.RowWeight) -> Tensor:
+    """Zeros for a row that does not count and holds an infinity: 0 * inf in a derivative would be NaN."""
+    if not isinstance(row_weight, Tensor):
+        return logits
+    dead = (row_weight == 0).unsqueeze(1) & ~logits.isfinite().all(1, keepdim=True)
+    return torch.where(dead, 0.0, logits)
+
+
 class RobustLoss(nn.Module):
     """Base of all losses: holds hyper-parameters, class weights, ignore_index and the reduction.
 
@@ -118,11 +126,7 @@ class RobustLoss(nn.Module):
         """The loss without a module: what `forward` and `tolerant.functional` call."""
 
         def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
-            # A row that does not count must not reach the formula where it holds -inf: 0 * inf in the
-            # formula's derivative would be NaN.
-            if isinstance(row_weight, Tensor):
-                z = torch.where((row_weight == 0).unsqueeze(1) & ~z.isfinite().all(1, keepdim=True), 0.0, z)
-            return fused.weigh(cls.formula(z, y, **hyper), row_weight)
+            return fused.weigh(cls.formula(finite_rows(z, row_weight), y, **hyper), row_weight)
 
         return weighted_loss(logits, labels, weighing, rows)
 

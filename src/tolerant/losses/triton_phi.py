@@ -272,8 +272,8 @@ def constants(phi: str, hyper: dict[str, float]) -> tuple[Any, list[float]]:
             found, numbers = phuber, [math.log(tau)]
         case "js", {"pi": pi}:
             found, numbers = js, [pi, 1 - pi, -math.log1p(-pi), math.log(pi / (1 - pi))]
-        case (("cce" | "mae" | "lq" | "focal" | "taylor" | "rce" | "ael"), _):
-            plain = (cce, mae, lq, focal, taylor, rce, ael)
+        case (("cce" | "mae" | "focal" | "taylor" | "rce" | "ael"), _):
+            plain = (cce, mae, focal, taylor, rce, ael)
             found = {f.__name__: f for f in plain}[phi]
             numbers = list(hyper.values())
         case _:

@@ -10,8 +10,9 @@ from typing import Any
 from tolerant.experiment.paper import method
 from tolerant.experiment.store import Row
 from tolerant.report.document import cost
-from tolerant.report.stats import Summary, summary
-from tolerant.report.table import DATASETS, METHODS, lines
+from tolerant.report.rows import NO_ROWS
+from tolerant.report.stats import summary
+from tolerant.report.table import DATASETS, METHODS, lines, number
 
 # Enough to see what the losses do: moderate and heavy uniform noise, and one class taken for another.
 CELLS = (("uniform", 0.4), ("uniform", 0.8), ("class-dependent", 0.4))
@@ -34,7 +35,7 @@ def table1(rows: Sequence[Row]) -> str:
     ]
     table = lines(shown, "table1")
     if not table:
-        return "No stored rows yet."
+        return NO_ROWS
     places = list(dict.fromkeys((line.dataset, line.noise, line.rate) for line in table))
     found = {(line.dataset, line.noise, line.rate, line.method): line for line in table}
     body = []
@@ -42,7 +43,7 @@ def table1(rows: Sequence[Row]) -> str:
         cells = [found.get((*place, name)) for name in SHOWN]
         runs = [cell.main.n for cell in cells if cell is not None]
         span = f"{min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
-        numbers = ["" if c is None else f"{_number(c.main)} ({_number(c.paper)})" for c in cells]
+        numbers = ["" if c is None else f"{number(c.main)} ({number(c.paper, absent='–')})" for c in cells]
         body.append([DATASETS.get(place[0], place[0]), place[1], f"{place[2]:g}", *numbers, span])
     head = ["data set", "noise", "rate", *(METHODS[name] for name in SHOWN), "runs"]
     note = (
@@ -56,7 +57,7 @@ def audit(results: Path) -> str:
     """Three ways to find wrong labels, from the rows of `benchmarks/bench_audit.py`."""
     rows = read_rows(results / "bench" / "audit.jsonl")
     if not rows:
-        return "No stored rows yet."
+        return NO_ROWS
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["data"], row["method"]), []).append(row)
@@ -68,7 +69,7 @@ def audit(results: Path) -> str:
         about = f"{AUDIT_DATA.get(data, data)}: {some[0]['rows']:,} rows, {wrong.mean:.0f} % wrong"
         for what, column in (("accuracy", "test_accuracy"), ("ranking", "average_precision")):
             means = {way: summary([100 * row[column] for row in group]) for way, group in here.items()}
-            numbers = [_number(means.get(way), 1) for way in AUDIT_METHODS]
+            numbers = [number(means.get(way), 1, absent="–") for way in AUDIT_METHODS]
             body.append([about if what == "accuracy" else "", what, *numbers, str(len(some))])
     # Two lines a data set: in one, GitHub cuts off the last columns, which are those of `tolerant`.
     text = markdown(["data", "measure", *AUDIT_METHODS.values(), "seeds"], body, 2)
@@ -93,7 +94,7 @@ def prune(results: Path) -> str:
     ]
     head = ["rows", "state, bytes a row", "resident, bytes a row", "build, s", "all rows once, s"]
     head += ["ns a row, in order", "ns a row, 10⁶ at random", "128 rows, µs"]
-    return markdown(head, body, 0) if body else "No stored rows yet."
+    return markdown(head, body, 0) if body else NO_ROWS
 
 
 BENCHES = {"bench-audit": audit, "bench-prune": prune}
@@ -102,12 +103,6 @@ BENCHES = {"bench-audit": audit, "bench-prune": prune}
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a JSON Lines file; none where there is no file."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-
-
-def _number(value: Summary | None, digits: int = 2) -> str:
-    if value is None:
-        return "–"
-    return f"{value.mean:.{digits}f}" + ("" if value.std is None else f" ± {value.std:.{digits}f}")
 
 
 def markdown(head: Sequence[str], body: Sequence[Sequence[str]], left: int) -> str:

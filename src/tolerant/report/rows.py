@@ -17,6 +17,8 @@ RULES = {
     "best_test": "best test (oracle)",
 }
 
+NO_ROWS = "No stored rows yet."
+
 PROTOCOLS = {
     "table1": "gce2018-table1",
     "table2": "gce2018-table2",

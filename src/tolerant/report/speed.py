@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tolerant.report.brief import markdown, read_rows
+from tolerant.report.rows import NO_ROWS
 
-NONE = "No stored rows yet."
 # ResNet-34 at 32 x 32 and ResNet-18 at 28 x 28: what one picture costs to train.
 GFLOP = {"resnet34": 6.953, "resnet18": 2.734}
 
@@ -17,7 +17,7 @@ def loss_cpu(results: Path) -> str:
     """L_q on a CPU against two common ways to write it (`benchmarks/bench_loss.py`)."""
     path = results / "bench" / "loss_cpu.json"
     if not path.exists():
-        return NONE
+        return NO_ROWS
     found = json.loads(path.read_text("utf-8"))
     body = []
     for row in found["results"]:
@@ -48,7 +48,7 @@ def loss_gpu(results: Path) -> str:
         if row["bench"] in ("small", "large")
     ]
     head = ["rows x classes", "dtype", "a copy of 2NC values", *others[1:]]
-    return f"{markdown(head, body, 2)}\n\n{_machine(rows)}" if body else NONE
+    return f"{markdown(head, body, 2)}\n\n{_machine(rows)}" if body else NO_ROWS
 
 
 def linear(results: Path) -> str:
@@ -63,14 +63,14 @@ def linear(results: Path) -> str:
         memory = "" if extra is None else f"{extra:,.0f}"
         body.append([row["name"], f"{row['ms']:.2f}", _ratio(row["/ bare products"]), memory, share])
     head = ["", "ms", "time relative to bare products", "extra memory, MiB", "relative to eager"]
-    return f"{markdown(head, body, 1)}\n\n{_machine(rows)}" if body else NONE
+    return f"{markdown(head, body, 1)}\n\n{_machine(rows)}" if body else NO_ROWS
 
 
 def training(results: Path) -> str:
     """Images a second by way of training (`benchmarks/bench_train.py`)."""
     path = results / "bench" / "train_h200.json"
     if not path.exists():
-        return NONE
+        return NO_ROWS
     found = json.loads(path.read_text("utf-8"))
     body = []
     for model in GFLOP:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tolerant.experiment import paper
 from tolerant.experiment.store import Row
-from tolerant.report.rows import RULES, accuracy, by_cell
+from tolerant.report.rows import NO_ROWS, RULES, accuracy, by_cell
 from tolerant.report.stats import Summary, agrees, difference_margin, summary
 
 # The rule the paper's numbers follow.
@@ -92,7 +92,7 @@ def markdown(table: list[Line]) -> str:
     No stored rows yet.
     """
     if not table:
-        return "No stored rows yet."
+        return NO_ROWS
     rule = table[0].rule
     others = [name for name in RULES if name != rule]
     changed = any(" " in line.protocol for line in table)
@@ -104,12 +104,12 @@ def markdown(table: list[Line]) -> str:
             line.noise,
             f"{line.rate:g}" if line.noise != "human" else "",  # nobody set it
             METHODS.get(line.method, line.method),
-            _number(line.paper),
-            _number(line.main),
+            number(line.paper),
+            number(line.main),
             "" if line.difference is None else f"{line.difference:+.2f}".replace("-", "−"),
             "✓" if line.agrees else "",
             str(line.main.n),
-            *(_number(line.ours.get(name)) for name in others),
+            *(number(line.ours.get(name)) for name in others),
             *([line.protocol.partition(" ")[2]] if changed else []),
         ]
         for line in table
@@ -166,10 +166,11 @@ def _position(line: Line) -> tuple[object, ...]:
     )
 
 
-def _number(value: Summary | None) -> str:
+def number(value: Summary | None, digits: int = 2, *, absent: str = "") -> str:
+    """A mean with its deviation where there is one; `absent` where there is no number."""
     if value is None:
-        return ""
-    return f"{value.mean:.2f}" + ("" if value.std is None else f" ± {value.std:.2f}")
+        return absent
+    return f"{value.mean:.{digits}f}" + ("" if value.std is None else f" ± {value.std:.{digits}f}")
 
 
 def _rounded(value: float | None) -> float | None:

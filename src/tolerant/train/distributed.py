@@ -57,9 +57,6 @@ class Ranks:
         mine = order.reshape(-1, size)[:, self.rank :: self.size]
         return mine.flatten(), mine.shape[1]
 
-    def owns(self, part: int) -> bool:
-        return part % self.size == self.rank
-
     @torch.no_grad()
     def total_(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over ranks; one exchange for all of a dtype."""

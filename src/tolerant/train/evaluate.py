@@ -33,24 +33,20 @@ class Scores:
 @torch.no_grad()
 def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = None) -> Scores:
     """Score every row; nothing is read back from the device."""
-    log_probs, correct = [], []
+    log_probs = torch.zeros(len(rows), device=rows.device)
+    correct = torch.zeros(len(rows), dtype=torch.uint8, device=rows.device)
     loss_sum = torch.zeros((), dtype=torch.float64, device=rows.device)
     with evaluating(model):
         size = min(_part_size(rows), -(-len(rows) // rows.ranks.size))
-        for number, (part, inputs) in enumerate(rows.in_order(size)):
+        for part, inputs in rows.in_order(size, rows.ranks):
             labels = rows.labels[part]
-            if not rows.ranks.owns(number):
-                log_probs.append(torch.zeros(len(labels), device=rows.device))
-                correct.append(torch.zeros_like(labels, dtype=torch.bool))
-                continue
             logits = _logits(model, inputs, bf16)
-            log_probs.append(log_p_y(logits, labels))
-            correct.append(logits.argmax(1) == labels)
+            log_probs[part] = log_p_y(logits, labels)
+            correct[part] = logits.argmax(1) == labels
             if loss is not None:
                 loss_sum += loss(logits, labels) * len(labels)
-    found = torch.cat(log_probs), torch.cat(correct).byte(), loss_sum
-    rows.ranks.total_(found)
-    return Scores(found[0], found[1].bool(), loss_sum)
+    rows.ranks.total_([log_probs, correct, loss_sum])
+    return Scores(log_probs, correct.bool(), loss_sum)
 
 
 @torch.no_grad()
@@ -65,6 +61,8 @@ def predict_log_proba(
 
     The model is on ``device`` meanwhile, and back where it was afterwards.
     """
+    if not len(dataset):
+        return np.empty((0, dataset.num_classes), np.float32)
     device = torch.device(device)
     rows = Rows(dataset, dataset.given_labels, preprocess, device, bf16=False)
     home = next((weights.device for weights in model.parameters()), device)
@@ -99,10 +97,11 @@ def _part_size(rows: Rows) -> int:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside, the mode there was outside."""
-    training = model.training
+    """Eval mode inside; outside, each part in the mode it was in (a frozen one stays in eval mode)."""
+    modes = {part: part.training for part in model.modules()}
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for part, training in modes.items():
+            part.training = training

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -176,12 +177,17 @@ def build(
     """
     if name not in MODELS:
         near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"model must be one of {', '.join(MODELS)}; got {name!r}. {hint}")
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"model must be one of {', '.join(MODELS)}; got {name!r}.{hint}")
     if init not in ("torch", "he", "glorot"):
         raise ValueError(f"init must be 'torch', 'he' or 'glorot'; got {init!r}.")
     if num_classes < 2:
         raise ValueError(f"num_classes must be 2 or more; got {num_classes!r}.")
+    parameters = inspect.signature(MODELS[name]).parameters.values()
+    known = ["init", *(p.name for p in parameters if p.default is not p.empty)]
+    for option in options:
+        if option not in known:
+            raise TypeError(f"model {name!r} has no option {option!r}. It takes: {', '.join(known)}.")
     arguments: dict[str, Any] = {"num_classes": num_classes, "dropout": dropout, **options}
     if name == "mlp":
         arguments["num_features"] = num_features or in_channels * math.prod(image_size)

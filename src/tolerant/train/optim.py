@@ -28,6 +28,7 @@ class Weights:
         self._low: list[tuple[nn.Parameter, Tensor]] = []
         self._masters: dict[str, Tensor] = {}
         self.trained: dict[str, Tensor] = {}
+        self._computing: list[nn.Parameter] = []  # what each of `trained` is in the model
         for name, parameter in model.named_parameters():
             master: Tensor = parameter
             if parameter in low:
@@ -38,6 +39,7 @@ class Weights:
             self._masters[name] = master
             if parameter.requires_grad:
                 self.trained[name] = master
+                self._computing.append(parameter)
         if not self.trained:
             raise ValueError("the model has no parameter that requires a gradient.")
         dtypes = {weight.dtype for weight in self.trained.values()}
@@ -72,7 +74,9 @@ class Weights:
 
     def _update(self) -> None:
         # The functions behind torch.optim's classes, whose bookkeeping costs a small MLP 5 % a step.
-        named = {n: w for n, w in self.trained.items() if w.grad is not None}
+        # A layer that this step left out stays as it is: its fp32 master still has the last step's gradient.
+        pairs = zip(self.trained.items(), self._computing, strict=True)
+        named = {n: w for (n, w), parameter in pairs if parameter.grad is not None}
         weights = list(named.values())
         gradients = [w.grad for w in weights if w.grad is not None]
         state = {key: [values[n] for n in named] for key, values in self._state.items()}

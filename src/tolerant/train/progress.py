@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
+from tolerant.extras import extra
+
 if TYPE_CHECKING:
     from tolerant.train.job import Record
     from tolerant.train.run import Run
@@ -102,7 +104,7 @@ def _make_bars(*, required: bool) -> Any:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     except ModuleNotFoundError:
         if required:
-            raise ModuleNotFoundError("this needs rich: pip install 'tolerant[app]'") from None
+            extra("rich")  # says how to get it
         return None
     console = Console(stderr=True)
     wide = console.width >= _WIDE

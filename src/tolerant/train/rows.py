@@ -121,15 +121,18 @@ class Rows:
         for _, rows in self._batches.epoch(order, size):
             yield rows
 
-    def in_order(self, size: int) -> Iterator[tuple[slice, Tensor]]:
-        """All rows as they lie, un-augmented: (which, inputs)."""
-        parts = [slice(start, start + size) for start in range(0, len(self), size)]
+    def in_order(self, size: int, ranks: distributed.Ranks | None = None) -> Iterator[tuple[slice, Tensor]]:
+        """All rows as they lie, or one rank's share of them, un-augmented: (which, inputs)."""
+        ranks = ranks or distributed.Ranks()
+        first = range(ranks.rank * size, len(self), ranks.size * size)
+        parts = [slice(start, min(start + size, len(self))) for start in first]
         if self._resident is not None:
             for part in parts:
                 yield part, self._ready(self._resident[part], {})
         else:
-            every = self.read_ahead(torch.arange(len(self)), size)
-            for part, rows in zip(parts, every, strict=True):
+            order = torch.arange(len(self))
+            order = order[order // size % ranks.size == ranks.rank]
+            for part, rows in zip(parts, self.read_ahead(order, size), strict=True):
                 yield part, self._ready(rows, {})
 
     def _ready(self, rows: Tensor, draws: dict[str, Tensor]) -> Tensor:

@@ -6,7 +6,7 @@ const KEYS_KEY = "tolerant-review-single-keys";
 const decided = new Int32Array(COUNT).fill(NONE);
 const undoStack = []; // each step: [[row, label before], ...]
 let decidedCount = 0;
-let exported = true; // everything decided since the last export is also in a file
+let exported = true; // the last export has every decision as it stands
 let storageWorks = true;
 
 function decisionOf(row) {
@@ -24,7 +24,6 @@ function setLabel(row, label) {
 function decide(changes) {
   undoStack.push(changes.map(([row]) => [row, decided[row]]));
   for (const [row, label] of changes) setLabel(row, label);
-  exported = false;
   save();
 }
 
@@ -37,6 +36,7 @@ function undo() {
 }
 
 function save() {
+  exported = false;
   const labels = [];
   for (let row = 0; row < COUNT; row += 1) if (decided[row] !== NONE) labels.push([row, decided[row]]);
   remember(STORE_KEY, JSON.stringify({ version: 1, labels }));
@@ -45,13 +45,13 @@ function save() {
 function load(text) {
   decided.fill(NONE);
   decidedCount = 0;
-  let labels = [];
+  let labels = null;
   try {
-    labels = JSON.parse(text || "{}").labels || [];
+    labels = JSON.parse(text || "{}").labels;
   } catch {
-    labels = []; // another program wrote under this key: start afresh
+    // another program wrote under this key: start afresh
   }
-  for (const entry of labels) {
+  for (const entry of Array.isArray(labels) ? labels : []) {
     const [row, label] = Array.isArray(entry) ? entry : [];
     if (Number.isInteger(row) && row >= 0 && row < COUNT && isLabel(label)) setLabel(row, label);
   }
