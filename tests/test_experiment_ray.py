@@ -57,14 +57,15 @@ def test_rows_are_those_of_the_local_engine_past_a_killed_worker(tmp_path: Path)
     log = tmp_path / "log"
     with log.open("w") as file:
         driver = subprocess.Popen([sys.executable, "-c", code, *words], env=ENV, stdout=file, stderr=file)
-    killed, deadline = None, time.monotonic() + 300
+    killed, deadline = None, time.monotonic() + 600
     try:
         while driver.poll() is None:
             assert time.monotonic() < deadline, log.read_text()
             if killed is None and list((tmp_path / "runs").glob("*/checkpoint.json")):
-                killed = next(iter(workers(driver.pid)), None)  # a run is under way, past its first epochs
-                if killed is not None:
-                    os.kill(killed, signal.SIGKILL)
+                for pid in workers(driver.pid)[:1]:  # a run is under way, past its first epochs
+                    with suppress(ProcessLookupError):  # it has just ended
+                        os.kill(pid, signal.SIGKILL)
+                        killed = pid
             time.sleep(0.02)
     finally:
         driver.terminate()
