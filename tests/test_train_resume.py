@@ -75,9 +75,10 @@ KILLER = """
         # and the last child gets through.
         time.sleep(waits.uniform(0.0, 0.06 * whole * (kills + 1)))
         os.kill(child, signal.SIGKILL)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if ended != -signal.SIGKILL:  # done, or an error that says so at once
             print(kills)
-            break
+            sys.exit(ended)
 """
 
 
