@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tolerant.experiment import attempt, claim, grid, work
+from tolerant.experiment import attempt, claim, engines, grid, work
 from tolerant.experiment import row as row_module
 from tolerant.experiment.claim import Claim
 from tolerant.experiment.problem import make_problem
@@ -161,6 +161,29 @@ def test_a_result_that_cannot_be_stored_does_not_stop_the_others(
         (bad, "ValueError: probs must be probabilities")
     ]
     assert [row["key"] for row in report.rows] == [spec.key for spec in good]
+
+
+class Deadly(attempt.Runner):
+    """Takes its worker down with every run of cross entropy."""
+
+    def __call__(self, spec: RunSpec) -> claim.Outcome:
+        if spec.method == "cce":
+            with (Path(self.checkpoints) / "deaths").open("a") as file:
+                file.write("x")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(spec)
+
+
+def test_a_run_that_takes_its_worker_down_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
+    told: list[claim.Outcome] = []
+    bad, good = tiny("cce", "lq")
+    engines.processes([bad, good], Deadly(str(tmp_path), str(tmp_path)), told.append, workers=1)
+    assert {outcome.spec: (outcome.status, outcome.text) for outcome in told}[bad] == (
+        "failed",
+        "its worker died 3 times",
+    )
+    assert (tmp_path / "deaths").read_text() == "xxx"
+    assert Store(tmp_path).keys() == {good.key}
 
 
 def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
