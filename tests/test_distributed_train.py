@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +84,7 @@ def rank(number: int, port: int, folder: str) -> None:
         "WORLD_SIZE": 2,
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": port,
+        "TORCHELASTIC_USE_AGENT_STORE": True,
     }
     os.environ.update({name: str(value) for name, value in env.items()})
     torch.set_num_threads(1)
@@ -102,10 +102,9 @@ def rank(number: int, port: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    mp.start_processes(rank, (port, str(folder)), nprocs=2, start_method="fork")
+    # As torchrun does: a port found free and closed again may be another's when rank 0 opens it.
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    mp.start_processes(rank, (store.port, str(folder)), nprocs=2, start_method="fork")
     return [json.loads((folder / f"{number}.json").read_text()) for number in range(2)]
 
 
@@ -168,7 +167,7 @@ with distributed.join() as ranks:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
                "--max-restarts=1", "--monitor-interval=0.1", str(script)]  # fmt: skip
     env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     found, alone = json.loads((tmp_path / "found.json").read_text()), run("table")
     assert found["restarts"] == "1"

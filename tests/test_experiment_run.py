@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -18,8 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tolerant.experiment import attempt, claim, grid, work
+from tolerant.experiment import attempt, claim, engines, grid, work
 from tolerant.experiment import row as row_module
+from tolerant.experiment.claim import Claim
 from tolerant.experiment.problem import make_problem
 from tolerant.experiment.progress import Progress
 from tolerant.experiment.row import choose
@@ -124,6 +126,25 @@ def test_a_folder_removed_while_it_is_claimed_is_made_again(
     assert gone == [tmp_path / "runs" / spec.key]
 
 
+def test_a_folder_removed_while_it_is_found_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process removes the folder between the refusal to make a second one and a look at the first."""
+    (spec,) = tiny("cce")
+    gone: list[str] = []
+    mkdir = os.mkdir
+
+    def late(path: Any, *mode: int) -> None:
+        if not gone and Path(path).name == spec.key:
+            gone.append(path)
+            raise FileExistsError(errno.EEXIST, "File exists", str(path))
+        mkdir(path, *mode)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    assert Claim(spec, tmp_path, tmp_path / "runs").take() is None
+    assert gone
+
+
 def test_a_result_that_cannot_be_stored_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +161,29 @@ def test_a_result_that_cannot_be_stored_does_not_stop_the_others(
         (bad, "ValueError: probs must be probabilities")
     ]
     assert [row["key"] for row in report.rows] == [spec.key for spec in good]
+
+
+class Deadly(attempt.Runner):
+    """Takes its worker down with every run of cross entropy."""
+
+    def __call__(self, spec: RunSpec) -> claim.Outcome:
+        if spec.method == "cce":
+            with (Path(self.checkpoints) / "deaths").open("a") as file:
+                file.write("x")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(spec)
+
+
+def test_a_run_that_takes_its_worker_down_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
+    told: list[claim.Outcome] = []
+    bad, good = tiny("cce", "lq")
+    engines.processes([bad, good], Deadly(str(tmp_path), str(tmp_path)), told.append, workers=1)
+    assert {outcome.spec: (outcome.status, outcome.text) for outcome in told}[bad] == (
+        "failed",
+        "its worker died 3 times",
+    )
+    assert (tmp_path / "deaths").read_text() == "xxx"
+    assert Store(tmp_path).keys() == {good.key}
 
 
 def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
@@ -231,15 +275,27 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path: Pa
         run(tiny("cce"), **folders)
 
 
-def test_a_script_without_a_main_guard_is_told(tmp_path: Path) -> None:
+LATE = """
+from tolerant.experiment import engines
+hire = engines._hire
+def late(*arguments):
+    pipe, worker = hire(*arguments)
+    worker.join()
+    return pipe, worker
+engines._hire = late
+"""
+
+
+@pytest.mark.parametrize("first", ["", LATE], ids=["sent to a worker", "the worker has already ended"])
+def test_a_script_without_a_main_guard_is_told(tmp_path: Path, first: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from tolerant.experiment.grid import digits\n"
+        f"{first}from tolerant.experiment.grid import digits\n"
         "from tolerant.experiment.run import run\n"
         "run(digits(), workers=1)\n"
     )
     command = [sys.executable, str(script)]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
     assert said.returncode == 1
     assert said.stderr.count("An attempt has been made") == 1  # one worker tried, not thirty
     assert "must stand below `if __name__ == '__main__':`" in said.stderr.splitlines()[-1]
@@ -249,36 +305,45 @@ def test_a_script_without_a_main_guard_is_told(tmp_path: Path) -> None:
 def test_thirty_runs_survive_kill_9_of_driver_and_workers(tmp_path: Path) -> None:
     rng = random.Random(0)
     code = "import typer; from tolerant.cli.reproduce import reproduce; typer.run(reproduce)"
-    command = [sys.executable, "-c", code, "digits", "--seeds", "3"]
-    command += ["--workers", "2", "--epochs", "3"]
+    command = [sys.executable, "-c", code, "digits", "--workers", "2", "--epochs", "3"]
     command += ["--results", str(tmp_path / "results"), "--checkpoints", str(tmp_path / "runs")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     store = Store(tmp_path / "results")
     kills = {"driver": 0, "worker": 0}
     seen: set[str] = set()
-    for _ in range(20):
-        driver = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-        while driver.poll() is None and sum(kills.values()) < 4:
-            # Wait for work to be under way (new rows since the last kill), then for any moment in it.
-            if len(store.keys() - seen) < 2:
-                time.sleep(0.05)
-                continue
-            time.sleep(0.3 * rng.random())  # of a second in which a fast machine ends ten of the thirty
-            target = min(kills, key=lambda who: (kills[who], who == "driver"))
-            pids = _workers(driver.pid) if target == "worker" else [driver.pid]
-            if pids:
-                os.kill(rng.choice(pids), signal.SIGKILL)
-                kills[target] += 1
-                seen = store.keys()
-        if driver.wait(timeout=120) == 0:
-            break
-    assert driver.returncode == 0
-    assert kills == {"driver": 2, "worker": 2}
+    seeds, log = 3, tmp_path / "log"
+    while True:
+        with log.open("a") as file:
+            driver = subprocess.Popen([*command, "--seeds", str(seeds)], env=environment, stderr=file)
+        try:
+            while driver.poll() is None and sum(kills.values()) < 4:
+                # Wait for work to be under way (new rows since the last kill), then for any moment in it.
+                if len(store.keys() - seen) < 2:
+                    time.sleep(0.05)
+                    continue
+                time.sleep(0.3 * rng.random())  # of a second in which a fast machine ends ten of the thirty
+                target = min(kills, key=lambda who: (kills[who], who == "driver"))
+                pids = _workers(driver.pid) if target == "worker" else [driver.pid]
+                with suppress(ProcessLookupError):  # it has just ended
+                    if pids and driver.poll() is None:
+                        os.kill(rng.choice(pids), signal.SIGKILL)
+                        kills[target] += 1
+                        seen = store.keys()
+            driver.wait(timeout=600)
+        finally:
+            driver.kill()
+        assert driver.returncode in (0, -signal.SIGKILL), log.read_text()
+        if driver.returncode == 0:
+            if sum(kills.values()) == 4:
+                break
+            seeds += 1  # it was all over before the fourth kill: ten more runs
+            assert seeds < 10, kills
     lines = (tmp_path / "results" / "digits.jsonl").read_text().splitlines()
     keys = [json.loads(line)["key"] for line in lines if line.endswith("}")]
-    wanted = [grid.changed(spec, {"epochs": 3}) for spec in grid.digits(range(3))]
+    wanted = [grid.changed(spec, {"epochs": 3}) for spec in grid.digits(range(seeds))]
     assert sorted(keys) == sorted(spec.key for spec in wanted)
-    assert len(keys) == 30
+    assert len(keys) == 10 * seeds
+    assert kills == {"driver": 2, "worker": 2}
     # A run that was cut and resumed ends as one that was not.
     sample = rng.sample([spec for spec in wanted if spec.needs is None], 2)
     calm = run(sample, results=tmp_path / "calm", checkpoints=tmp_path / "calm-runs")

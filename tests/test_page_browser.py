@@ -94,7 +94,7 @@ class Browser:
         path = self.downloads / name
         path.unlink(missing_ok=True)
         self.find(button).click()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         return path

@@ -139,6 +139,30 @@ def test_memory_of_ended_and_failed_runs_is_there_for_the_next(side_by_side, mon
     assert max(alive) == side_by_side - 1
 
 
+def test_memory_of_a_failed_run_is_there_for_those_beside_it(monkeypatch):
+    """Also when no other is waiting to start."""
+    runs, alive = [], []
+
+    class Watched(fleet.Run):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            runs.append(weakref.ref(self))
+
+    class Fail(Callback):
+        def on_epoch_end(self, job, record):
+            raise ValueError("stop")
+
+    class Look(Callback):
+        def on_epoch_end(self, job, record):
+            alive.append(runs[0]() is not None)
+
+    monkeypatch.setattr(fleet, "Run", Watched)
+    jobs = [job(callbacks=[Fail()]), job(1, callbacks=[Look()])]
+    failed, _ = Fleet(side_by_side=2, device="cpu", progress="quiet").run(jobs)
+    assert isinstance(failed, ValueError)
+    assert not alive[-1]
+
+
 def test_refusals():
     with pytest.raises(ValueError, match="side_by_side must be 1 or more; got 0"):
         Fleet(side_by_side=0)

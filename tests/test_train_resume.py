@@ -56,22 +56,29 @@ def assert_same(result: TrainResult, wanted: TrainResult) -> None:
 
 KILLER = """
     import os, random, signal, sys, time
+    from dataclasses import replace
     import torch
-    from test_train_resume import fit
+    from test_train_resume import RECIPE, fit
     torch.set_num_threads(1)
     folder, seed = sys.argv[1], int(sys.argv[2])
     waits = random.Random(seed)
+    for epochs in (1, 30):  # the first is for what is imported late
+        begun = time.perf_counter()
+        fit(recipe=replace(RECIPE, epochs=epochs))
+    whole = time.perf_counter() - begun
     for kills in range(200):
         child = os.fork()
         if child == 0:
             fit(checkpoint=folder)
             os._exit(0)
-        # Longer and longer: early kills strike the first epochs, and the last child gets through.
-        time.sleep(waits.uniform(0.0, 0.05 * (kills + 1)))
+        # Longer and longer: early kills strike the first epochs (of the first three at most 0.36 of them),
+        # and the last child gets through.
+        time.sleep(waits.uniform(0.0, 0.06 * whole * (kills + 1)))
         os.kill(child, signal.SIGKILL)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if ended != -signal.SIGKILL:  # done, or an error that says so at once
             print(kills)
-            break
+            sys.exit(ended)
 """
 
 
@@ -80,7 +87,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, uninterru
     here = str(Path(__file__).parent)
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(KILLER), str(tmp_path), str(seed)],
-        env={**os.environ, "PYTHONPATH": here, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path]), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,

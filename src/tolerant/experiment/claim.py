@@ -87,9 +87,12 @@ class Claim:
         return None
 
     def _lock(self) -> bool:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            # Between the two lines its holder may have stored the row and removed the folder.
+            # Its holder may store the row and remove the folder at any moment, also between the failing
+            # mkdir and the look at what is there by which exist_ok=True decides.
+            with suppress(FileExistsError):
+                self.folder.mkdir()
             with suppress(FileNotFoundError):
                 return self._held.enter_context(locked(self.folder, wait=False))
 

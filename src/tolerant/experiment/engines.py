@@ -85,7 +85,7 @@ def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int
                 try:
                     idle.send(spec)
                 except OSError:  # died while idle
-                    team.pop(idle).join()
+                    _bury(team.pop(idle), begun)
                     queue.waiting.appendleft(spec)
                 else:
                     at_work[idle] = spec
@@ -96,13 +96,7 @@ def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int
                     queue.settle(pipe.recv())
                     begun = True
                 except (EOFError, OSError):
-                    worker = team.pop(pipe)
-                    worker.join()
-                    if not begun and worker.exitcode == 1:  # by an error of its own, not by a signal
-                        raise RuntimeError(
-                            "a worker process ended before its first run; its own message is above. In a "
-                            "script, whatever starts runs must stand below `if __name__ == '__main__':`."
-                        ) from None
+                    _bury(team.pop(pipe), begun)
                     deaths[spec.key] += 1
                     died = Outcome(spec, "failed", f"its worker died {MAX_DEATHS} times")
                     queue.settle(died if deaths[spec.key] == MAX_DEATHS else Outcome(spec, "busy"))
@@ -113,6 +107,15 @@ def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int
                 process.terminate()
         for process in team.values():
             process.join()
+
+
+def _bury(worker: Any, begun: bool) -> None:
+    worker.join()
+    if not begun and worker.exitcode == 1:  # by an error of its own, not by a signal
+        raise RuntimeError(
+            "a worker process ended before its first run; its own message is above. In a "
+            "script, whatever starts runs must stand below `if __name__ == '__main__':`."
+        ) from None
 
 
 def _hire(runner: Runner, workers: int) -> tuple[Connection, Any]:
