@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import signal
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tolerant.audit import page, run_folder
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
+from tolerant.audit.text import TextFeatures
 from tolerant.cli import make_app
 from tolerant.cli import own_data as own
 from tolerant.train.job import Callback, Job, Record
@@ -227,6 +229,15 @@ def test_texts_without_a_common_word(tmp_path):
     (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(lines) + "\n")
     with pytest.raises(ValueError, match="no word is in two"):
         tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", *QUICK)
+
+
+def test_texts_without_a_known_word_are_counted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features = TextFeatures.fit(["a red car", "a blue car", "red bus"])
+        features.transform(["red"])
+    with pytest.warns(UserWarning, match=r"2 of 3 texts are empty or have no word .* \(first: row 1,"):
+        features.transform(["red", "", "\u6211\u559c\u6b22"])
 
 
 def test_a_folder_of_pictures(tmp_path):
