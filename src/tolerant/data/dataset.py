@@ -205,7 +205,7 @@ def encode_labels(
             if len(rare) > len(names) / 2 and len(names) > len(codes) / 2:
                 raise ValueError(
                     f"{source}: {len(names)} different labels in {len(codes)} rows, such as {rare[0]!r}: "
-                    "they look like names of rows. Say which column has the classes with label=... (--label), "
+                    "they look like names of rows. Name the column of classes with label=... (--label), "
                     "or pass min_per_class=1 (--min-per-class 1)"
                 )
             others = f" (so have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
