@@ -503,6 +503,22 @@ def test_the_next_command_goes_to_the_folder_that_was_given(trained, tmp_path, m
     assert "--out" not in tolerant("audit", "run"), "the default of train"
 
 
+def test_the_next_command_keeps_what_was_chosen(tmp_path):
+    write_table(tmp_path / "rows.csv", num_rows=60)
+    options = ("--loss", "lq", "--epochs", "2", "--folds", "0")
+    said = tolerant("train", tmp_path / "rows.csv", "--out", tmp_path / "run", *options)
+    command = said.replace("\n", " ").split("corrections: ")[1]
+    assert "--loss lq --epochs 2 --folds 0 --labels" in command
+    assert "--seed" not in command
+
+
+def test_a_training_that_was_stopped_is_no_folder_of_pictures(tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    for command in (("audit", tmp_path / "run"), ("predict", tmp_path / "run", "digits")):
+        with pytest.raises(ValueError, match="is a training that was stopped"):
+            tolerant(*command)
+
+
 def test_the_page_is_written_once_with_the_limit_asked_for(tmp_path, monkeypatch):
     write_table(tmp_path / "rows.csv", num_rows=60)
     limits = []
