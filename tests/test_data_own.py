@@ -102,6 +102,14 @@ def test_a_class_of_broken_pictures_only(pictures: Path) -> None:
         load(pictures)
 
 
+def test_a_listed_picture_without_a_name_is_said_to_be_a_folder(pictures: Path) -> None:
+    listed = write(
+        pictures / "x.csv", "file,label\ncat/0.png,a\ncat/1.png,a\ndog/deep/0.png,b\ndog/deep/1.png,b\n.,b\n"
+    )
+    with pytest.warns(UserWarning, match=r"1 of 5 pictures left out: \.: a folder"):
+        load(listed)
+
+
 def test_only_broken_pictures(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.png").write_bytes(b"")
