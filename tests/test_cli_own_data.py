@@ -184,7 +184,7 @@ def test_what_a_person_decided_is_not_asked_again(trained, tmp_path):
     run = tmp_path / "run"
     output = tolerant("audit", data, "--id", "key", "--labels", first, "--out", run, "--folds", 2)
     assert "12 reviewed ones are not listed" in output
-    assert f"--id key --labels {first} --labels corrections-2.csv" in output
+    assert f"--id key --folds 2 --labels {first} --labels corrections-2.csv" in output
     again = read(run / "suspects.csv")
     assert again
     assert not {row["id"] for row in again} & set(decided)
