@@ -184,7 +184,7 @@ def test_what_a_person_decided_is_not_asked_again(trained, tmp_path):
     run = tmp_path / "run"
     output = tolerant("audit", data, "--id", "key", "--labels", first, "--out", run, "--folds", 2)
     assert "12 reviewed ones are not listed" in output
-    assert f"--id key --folds 2 --labels {first} --labels corrections-2.csv" in output
+    assert f"--id key --labels {first} --labels corrections-2.csv" in output
     again = read(run / "suspects.csv")
     assert again
     assert not {row["id"] for row in again} & set(decided)
@@ -277,7 +277,7 @@ def test_codes_that_look_like_numbers(tmp_path):
         "train", tmp_path / "rows.csv", "--categorical", "postcode", "--out", tmp_path / "run", *QUICK
     )
     out = tmp_path / "run"
-    assert f"rows.csv --categorical postcode --labels corrections.csv --out {out}\n" in said
+    assert f"rows.csv --categorical postcode --labels corrections.csv --out {out} --epochs 15 --folds 2\n" in said
     columns = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]["encoder"]["columns"]
     assert columns[0]["categories"] == ["10000", "10001", "10002"]
 
@@ -508,7 +508,7 @@ def test_the_next_command_keeps_what_was_chosen(tmp_path):
     options = ("--loss", "lq", "--epochs", "2", "--folds", "0")
     said = tolerant("train", tmp_path / "rows.csv", "--out", tmp_path / "run", *options)
     command = said.replace("\n", " ").split("corrections: ")[1]
-    assert "--loss lq --epochs 2 --folds 0 --labels" in command
+    assert f"--out {tmp_path / 'run'} --loss lq --epochs 2 --folds 0 Label new rows" in command
     assert "--seed" not in command
 
 

@@ -158,11 +158,13 @@ def _train_command(
     source: Source, labels: Sequence[Path | str], out: Path | None, settings: Mapping[str, Any]
 ) -> str:
     words = ["tolerant", "train", source.name]
-    for name, value in {**source.options, **settings}.items():
+    for name, value in source.options.items():
         for word in value if isinstance(value, list) else [value]:
             words += [f"--{name.replace('_', '-')}", *([] if word is True else [str(word)])]
     for path in [*labels, "corrections.csv" if not labels else f"corrections-{len(labels) + 1}.csv"]:
         words += ["--labels", str(path)]
     if out is not None:
         words += ["--out", str(out)]
+    for name, value in settings.items():
+        words += [f"--{name}", str(value)]
     return shlex.join(words)
