@@ -145,6 +145,15 @@ def test_corrections_that_do_not_fit_are_refused(corrections: list[Correction], 
         apply_corrections([0, 1, 1], corrections, ids=IDS, class_names=NAMES)
 
 
+def test_what_is_in_the_data_already_is_taken_as_decided() -> None:
+    fixed = apply_corrections(
+        [1, 1, 1], [Correction("a.png", "dog", "cat", "accept")], ids=IDS, class_names=NAMES
+    )
+    assert fixed.given_labels.tolist() == [1, 1, 1]
+    assert fixed.reviewed.tolist() == [True, False, False]
+    assert not fixed.changed.any()
+
+
 def test_ids_that_are_not_unique_are_refused() -> None:
     with pytest.raises(ValueError, match="ids must name each of the 3 rows once; got 2"):
         apply_corrections([0, 1, 1], [], ids=["a", "a", "b"], class_names=NAMES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import signal
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tolerant.audit import page, run_folder
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
+from tolerant.audit.text import TextFeatures
 from tolerant.cli import make_app
 from tolerant.cli import own_data as own
 from tolerant.train.job import Callback, Job, Record
@@ -240,6 +242,15 @@ def test_texts_without_a_common_word(tmp_path):
         tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", *QUICK)
 
 
+def test_texts_without_a_known_word_are_counted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features = TextFeatures.fit(["a red car", "a blue car", "red bus"])
+        features.transform(["red"])
+    with pytest.warns(UserWarning, match=r"2 of 3 texts are empty or have no word .* \(first: row 1,"):
+        features.transform(["red", "", "\u6211\u559c\u6b22"])
+
+
 def test_a_folder_of_pictures(tmp_path, monkeypatch):
     write_pictures(tmp_path / "photos")
     monkeypatch.chdir(tmp_path / "photos")
@@ -279,7 +290,8 @@ def test_codes_that_look_like_numbers(tmp_path):
         "train", tmp_path / "rows.csv", "--categorical", "postcode", "--out", tmp_path / "run", *QUICK
     )
     out = tmp_path / "run"
-    assert f"rows.csv --categorical postcode --labels corrections.csv --out {out}\n" in said
+    command = f"--categorical postcode --labels corrections.csv --out {out} --epochs 15 --folds 2\n"
+    assert command in said
     columns = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]["encoder"]["columns"]
     assert columns[0]["categories"] == ["10000", "10001", "10002"]
 
@@ -503,6 +515,22 @@ def test_the_next_command_goes_to_the_folder_that_was_given(trained, tmp_path, m
     assert f"--labels corrections.csv --out {trained / 'run'}" in said
     monkeypatch.chdir(trained)
     assert "--out" not in tolerant("audit", "run"), "the default of train"
+
+
+def test_the_next_command_keeps_what_was_chosen(tmp_path):
+    write_table(tmp_path / "rows.csv", num_rows=60)
+    options = ("--loss", "lq", "--epochs", "2", "--folds", "0")
+    said = tolerant("train", tmp_path / "rows.csv", "--out", tmp_path / "run", *options)
+    command = said.replace("\n", " ").split("corrections: ")[1]
+    assert f"--out {tmp_path / 'run'} --loss lq --epochs 2 --folds 0 Label new rows" in command
+    assert "--seed" not in command
+
+
+def test_a_training_that_was_stopped_is_no_folder_of_pictures(tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    for command in (("audit", tmp_path / "run"), ("predict", tmp_path / "run", "digits")):
+        with pytest.raises(ValueError, match="is a training that was stopped"):
+            tolerant(*command)
 
 
 def test_the_page_is_written_once_with_the_limit_asked_for(tmp_path, monkeypatch):

@@ -103,6 +103,14 @@ def test_a_class_of_broken_pictures_only(pictures: Path) -> None:
         load(pictures)
 
 
+def test_a_listed_picture_without_a_name_is_said_to_be_a_folder(pictures: Path) -> None:
+    listed = write(
+        pictures / "x.csv", "file,label\ncat/0.png,a\ncat/1.png,a\ndog/deep/0.png,b\ndog/deep/1.png,b\n.,b\n"
+    )
+    with pytest.warns(UserWarning, match=r"1 of 5 pictures left out: \.: a folder"):
+        load(listed)
+
+
 def test_only_broken_pictures(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.png").write_bytes(b"")
@@ -114,6 +122,27 @@ def test_class_folder_without_pictures(pictures: Path) -> None:
     (pictures / "empty").mkdir()
     with pytest.raises(ValueError, match=r"class folder .*empty has no pictures; remove it"):
         load(pictures)
+    (pictures / "another").mkdir()
+    with pytest.raises(ValueError, match=r"class folders .*another, .*empty have no pictures; remove them"):
+        load(pictures)
+
+
+def test_hidden_folders_are_passed_over(pictures: Path) -> None:
+    number = len(load(pictures))
+    (pictures / "cat" / ".ipynb_checkpoints").mkdir()
+    picture(pictures / "cat" / ".ipynb_checkpoints" / "0.png")
+    assert len(load(pictures)) == number
+    assert len(Features.fit(load(pictures)).read(Source(str(pictures)))) == number
+
+
+def test_class_folders_that_are_links_are_read_for_predictions_too(pictures: Path, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    for folder in pictures.iterdir():
+        (links / folder.name).symlink_to(folder, target_is_directory=True)
+    data = load(links)
+    rows = Features.fit(data).read(Source(str(links)))
+    assert rows.ids.tolist() == data.ids.tolist()
 
 
 def test_no_class_folders(tmp_path: Path) -> None:
@@ -377,6 +406,8 @@ def test_a_date_that_is_none(tmp_path: Path) -> None:
         ("a;label\n1,234;x\n2,500;y\n3;x\n4;y\n", [1.234, 2.5, 3, 4]),
         ("a\tlabel\n1,234\tx\n12,345.5\ty\n2\tx\n3\ty\n", [1234, 12345.5, 2, 3]),
         ("a|label\n1,234|x\n0,345|y\n2|x\n3|y\n", [1.234, 0.345, 2, 3]),
+        ("a;label\n1 234,5;x\n-12\u202f345;y\n1\u00a0000;x\n8;y\n", [1234.5, -12345, 1000, 8]),
+        ("a,label\n12%,x\n1.5 %,y\n,x\n100%,y\n", [12, 1.5, None, 100]),
         ('a,label\n"1,234.5",x\n"12,345,678",y\n7,x\n8,y\n', [1234.5, 12345678, 7, 8]),
     ],
 )
@@ -509,6 +540,33 @@ def test_labels_that_differ_in_capitals_only(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="'Yes' and 'yes' count as different labels") as caught:
         assert load(path).num_classes == 5
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "named"),
+    [
+        ("caf\u00e9", "cafe\u0301", r"'cafe\\u0301' and 'caf\\xe9'"),
+        ("New York", "New  York", "'New  York' and 'New York'"),
+        ("1", "1.0", r"'1' and '1\.0'"),
+    ],
+)
+def test_labels_that_a_person_hardly_tells_apart(one: str, other: str, named: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", f"a,label\n1,{one}\n2,{other}\n3,{one}\n4,{other}\n")
+    with pytest.warns(UserWarning, match=f"{named} count as different labels"):
+        load(path)
+
+
+def test_names_of_rows_are_no_labels(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a,label\n" + "".join(f"{n},name {n}\n" for n in range(30)))
+    with pytest.raises(ValueError, match=r"30 different labels in 30 rows.*names of rows.*--label\)"):
+        load(path)
+
+
+def test_of_a_wide_table_some_columns_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", ",".join(f"c{n}" for n in range(500)) + "\n" + "1," * 499 + "1\n")
+    with pytest.raises(ValueError, match=r"'c19'\] and 480 more\. Say which") as caught:
+        load(path)
+    assert "c20" not in str(caught.value)
 
 
 def test_encoder_saved_and_applied_to_new_rows(tmp_path: Path) -> None:

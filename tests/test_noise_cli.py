@@ -85,6 +85,17 @@ def test_own_table_with_named_pairs(tmp_path: Path, table: Path) -> None:
     assert np.load(npz, allow_pickle=False)["ids"][3] == "pet 3"
 
 
+def test_what_a_refused_source_is_told_to_pass_can_be_passed(tmp_path: Path) -> None:
+    rows = "size,n,text,label\n" + "inf,1,red car,a\n1,1,blue car,b\n" * 20 + "1,2,green car,\n"
+    (tmp_path / "rows.csv").write_text(rows)
+    for options in (("--ignore", "size", "--ignore", "text"), ("--text", "text")):
+        command = (tmp_path / "rows.csv", "--rate", 0.5, "--out", tmp_path / "noisy.csv", *options)
+        assert "--skip-unlabelled" in str(run(*command).exception)
+        with pytest.warns(UserWarning, match="1 of 41 rows have no 'label'"):
+            result = run(*command, "--skip-unlabelled")
+        assert "40 labels of 2 classes" in result.output
+
+
 def test_own_matrix(tmp_path: Path, table: Path) -> None:
     matrix = tmp_path / "T.csv"
     matrix.write_text("0.5,0.5\n0,1\n")

@@ -263,6 +263,16 @@ def test_heat_map_of_many_classes_shows_the_worst() -> None:
     assert {"class 70", "class 71"} <= set(heat["names"])
 
 
+def test_of_mistakes_that_are_all_alike_no_class_is_the_worst(tmp_path: Path) -> None:
+    names = tuple(f"class {label}" for label in range(50))
+    rows = dataset(100, names)
+    suspects = suspects_of(rows)  # 2,500 entries of T from 100 rows: it is symmetric
+    text = page(tmp_path, rows, suspects)
+    assert "with the most wrong labels" not in text
+    assert "too few rows to tell which of 50 classes" in text
+    assert not heat_map(suspects.transition, names, set())["rows"]
+
+
 def test_heat_map_stands_names_upright_that_do_not_fit_beside_each_other() -> None:
     assert not heat_map(np.eye(3), ("cat", "dog", "bird"), set())["upright"]
     assert heat_map(np.eye(3), ("a long name", "another long name", "bird"), set())["upright"]

@@ -29,10 +29,14 @@ def heat_map(
 
     The shades follow the off-diagonal cells alone: beside a diagonal of 60 % and more the
     mistakes, which are what one looks for, would all be of the palest shade. `pairs` holds the
-    (suggested, given) labels that have suspects: those cells lead to them.
+    (suggested, given) labels that have suspects: those cells lead to them. Of a symmetric T of more classes
+    than fit (:mod:`tolerant.audit.belief`) there are no rows: it knows no class that is worse than another.
     """
     wrong = transition.copy()
     np.fill_diagonal(wrong, 0.0)
+    others = wrong[~np.eye(len(wrong), dtype=bool)]
+    if len(wrong) > MOST_CLASSES and others.max() > 1e-6 and np.ptp(others) < 1e-9:
+        return {"names": [], "rows": [], "cut": True, "upright": False}
     worst = np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:MOST_CLASSES]
     labels = np.sort(worst).tolist()
     top = max(float(wrong[np.ix_(labels, labels)].max(initial=0.0)), 1e-12)

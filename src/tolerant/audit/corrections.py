@@ -84,7 +84,8 @@ def apply_corrections(
     """Put reviewed labels into `given_labels`; nothing is applied unless everything fits.
 
     Refused, in one sentence each: an id or a label the data does not have, an id decided twice, and a
-    given label other than the one in the data (the file belongs to other labels).
+    given label other than the one in the data (the file belongs to other labels), unless the data has the new
+    one already.
 
     >>> fixed = apply_corrections([0, 1, 1], [Correction("b.png", "cat")],
     ...                           ids=["a.png", "b.png", "c.png"], class_names=("cat", "dog"))
@@ -108,7 +109,7 @@ def apply_corrections(
         if reviewed[row]:
             raise ValueError(f"the id {correction.id!r} is there twice; leave one decision for each id.")
         found = str(class_names[before[row]])
-        if correction.given_label is not None and correction.given_label != found:
+        if correction.given_label not in (None, found) and correction.new_label != found:
             raise ValueError(
                 f"the corrections say that {correction.id!r} was labelled "
                 f"{correction.given_label!r}, but the data says {found!r}: "

@@ -171,10 +171,19 @@ def _set_aside(folder: Path, fingerprint: str) -> None:
     )
 
 
+def unfinished(folder: str | os.PathLike[str]) -> bool:
+    """A training was stopped here: there is nothing but its checkpoints, and no folder of pictures."""
+    return Path(folder).is_dir() and {path.name for path in Path(folder).iterdir()} == {"checkpoints"}
+
+
 def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     """Read a run folder back; a ValueError that says what is wrong with it."""
     folder = Path(folder)
     path = folder / "spec.json"
+    if unfinished(folder):
+        raise ValueError(
+            f"{folder} is a training that was stopped. The same `tolerant train` command goes on."
+        )
     if not path.is_file():
         raise ValueError(f"{folder} is no finished run: it has no spec.json. Make one with: tolerant train")
     spec = read_json(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,8 @@ class TextFeatures:
         except ValueError as error:
             raise ValueError(
                 f"no word is in two of the {len(texts)} texts, so nothing can be learnt from them. "
-                "Is this the column of text?"
+                "Is this the column of text? Words are told apart by blanks: in Chinese, Japanese or Thai "
+                "put blanks between them first."
             ) from error
         words = tuple(str(word) for word in vectorizer.get_feature_names_out())
         return cls(words, tuple(map(float, vectorizer.idf_)), unit_scale(matrix))
@@ -49,7 +51,15 @@ class TextFeatures:
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, vocabulary=self.vocabulary)
         vectorizer.idf_ = np.array(self.idf)
-        return SparseRows(vectorizer.transform(texts), self.scale)
+        matrix = vectorizer.transform(texts)
+        unknown = np.flatnonzero(np.diff(matrix.indptr) == 0)
+        if len(unknown):
+            warnings.warn(
+                f"{len(unknown):,} of {len(texts):,} texts are empty or have no word that two of the trained "
+                f"texts have (first: row {unknown[0]}, counted from 0); their class is a guess",
+                stacklevel=2,
+            )
+        return SparseRows(matrix, self.scale)
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same features."""

@@ -39,7 +39,7 @@ def audit(
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
     from tolerant.audit.plan import Settings
-    from tolerant.audit.run_folder import load_run, load_suspects, write_review
+    from tolerant.audit.run_folder import load_run, load_suspects, unfinished, write_review
     from tolerant.files import read_json
 
     rows = own.make_source(
@@ -56,13 +56,14 @@ def audit(
         min_per_class=min_per_class,
         skip_unlabelled=skip_unlabelled,
     )
-    if not (Path(source) / "spec.json").is_file():
+    if not (Path(source) / "spec.json").is_file() and not unfinished(source):
         folder = out or Path("audit")
         learned = own.train(
             rows, folder, Settings(seed=seed), device=device, labels=labels or (), folds=folds, limit=limit
         )
         own.print_training(learned)
-        own.print_summary(learned.suspects, folder, rows, labels or (), out=out)
+        again = own.chosen(audit, folds=folds, seed=seed, device=device)
+        own.print_summary(learned.suspects, folder, rows, labels or (), out=out, settings=again)
         return
     if labels:
         raise typer.BadParameter("is for data; train the run again with it", param_hint="--labels")

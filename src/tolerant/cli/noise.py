@@ -55,6 +55,13 @@ def noise(
     root: own.Root = None,
     label: own.Label = None,
     id: own.Id = None,
+    file: own.File = None,
+    text: own.Text = None,
+    ignore: own.Ignore = None,
+    categorical: own.Categorical = None,
+    size: own.Size = None,
+    min_per_class: own.MinPerClass = None,
+    skip_unlabelled: own.SkipUnlabelled = False,
 ) -> None:
     """Write noisy labels (id, given_label, true_label as class numbers) and their manifest.
 
@@ -74,8 +81,20 @@ def noise(
             )
     if out.suffix not in (".csv", ".npz"):
         raise typer.BadParameter(f"must end in .csv or .npz; got {out.name}", param_hint="--out")
-    columns = {key: value for key, value in (("label", label), ("id", id)) if value is not None}
-    data = load(source, split=split, root=root, **columns)
+    data = own.make_source(
+        source,
+        split=split,
+        root=root,
+        label=label,
+        id=id,
+        file=file,
+        text=text,
+        ignore=ignore,
+        categorical=categorical,
+        size=size,
+        min_per_class=min_per_class,
+        skip_unlabelled=skip_unlabelled,
+    ).load()
     true = data.given_labels if data.true_labels is None else data.true_labels
     drawn = _draw(
         data,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,12 +95,25 @@ def print_training(learned: Learned) -> None:
     typer.echo(f"{line}.")
 
 
+def chosen(command: Callable[..., None], **options: Any) -> dict[str, Any]:
+    """Of these options those that are not as the command has them by itself."""
+    defaults = inspect.signature(command).parameters
+    return {name: value for name, value in options.items() if value != defaults[name].default}
+
+
 def print_summary(
-    suspects: Suspects, folder: Path, source: Source, labels: Sequence[Path | str], *, out: Path | None
+    suspects: Suspects,
+    folder: Path,
+    source: Source,
+    labels: Sequence[Path | str],
+    *,
+    out: Path | None,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """How many labels are wrong, the ten worst, where to look, what to do next.
 
-    ``out`` is the folder that the next training should be given; None: the default will do.
+    ``out`` and ``settings`` are the folder and the options that the next training should be given; None: the
+    defaults will do.
     """
     from rich.console import Console
     from rich.table import Table
@@ -136,11 +150,13 @@ def print_summary(
         Console().print(table)
     typer.echo(
         f"Review them in a browser: {folder / 'report.html'}   (all of them: {folder / 'suspects.csv'})\n"
-        f"Then train on your corrections: {_train_command(source, labels, out)}"
+        f"Then train on your corrections: {_train_command(source, labels, out, settings or {})}"
     )
 
 
-def _train_command(source: Source, labels: Sequence[Path | str], out: Path | None) -> str:
+def _train_command(
+    source: Source, labels: Sequence[Path | str], out: Path | None, settings: Mapping[str, Any]
+) -> str:
     words = ["tolerant", "train", source.name]
     for name, value in source.options.items():
         for word in value if isinstance(value, list) else [value]:
@@ -149,4 +165,6 @@ def _train_command(source: Source, labels: Sequence[Path | str], out: Path | Non
         words += ["--labels", str(path)]
     if out is not None:
         words += ["--out", str(out)]
+    for name, value in settings.items():
+        words += [f"--{name}", str(value)]
     return shlex.join(words)

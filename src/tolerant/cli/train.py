@@ -81,7 +81,21 @@ def train(
         rows, out, settings, device=device, labels=labels or (), folds=folds, callbacks=callbacks
     )
     own.print_training(learned)
-    own.print_summary(learned.suspects, out, rows, labels or (), out=out if out != own.RUN else None)
+    again = own.chosen(
+        train,
+        loss=loss,
+        q=q,
+        k=k,
+        model=model,
+        epochs=epochs,
+        folds=folds,
+        seed=seed,
+        device=device,
+        precision=precision,
+        tensorboard=tensorboard,
+    )
+    next_out = out if out != own.RUN else None
+    own.print_summary(learned.suspects, out, rows, labels or (), out=next_out, settings=again)
     typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -159,6 +161,14 @@ def _is_number(word: str) -> bool:
     return True
 
 
+def _plain(name: str) -> str:
+    """The same for labels that a person hardly tells apart: Yes and yes, 1 and 1.0, é of one sign or two."""
+    if len(name) == 1:
+        return name  # a and A are letters
+    plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return re.sub(r"(?<=\d)\.0+$", "", plain)
+
+
 def encode_labels(
     words: Any,
     source: object,
@@ -192,16 +202,24 @@ def encode_labels(
                     "Only classes are learnt: cut it into ranges first, or pass min_per_class=1 "
                     "(--min-per-class 1)"
                 )
+            if len(rare) > len(names) / 2 and len(names) > len(codes) / 2:
+                raise ValueError(
+                    f"{source}: {len(names)} different labels in {len(codes)} rows, such as {rare[0]!r}: "
+                    "they look like names of rows. Name the column of classes with label=... (--label), "
+                    "or pass min_per_class=1 (--min-per-class 1)"
+                )
             others = f" (so have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
             raise ValueError(
                 f"{source}: label {rare[0]!r} has fewer than the {min_per_class} rows a class needs"
                 f"{others}; "
                 "correct it, drop the row, or pass min_per_class=1 (--min-per-class 1)"
             )
-        alike = Counter(name.casefold() for name in names if len(name) > 1)  # a and A are letters
+        alike = Counter(_plain(name) for name in names)
         for word in (word for word, count in alike.items() if count > 1):
-            same = " and ".join(repr(name) for name in names if name.casefold() == word)
-            warnings.warn(f"{source}: {same} count as different labels", stacklevel=4)
+            same = [name for name in names if _plain(name) == word]
+            shown = len({unicodedata.normalize("NFC", name) for name in same})
+            listed = " and ".join((repr if shown == len(same) else ascii)(name) for name in same)
+            warnings.warn(f"{source}: {listed} count as different labels", stacklevel=4)
         whole = all(name.removeprefix("-").isdecimal() for name in names)
         known = sorted(names, key=int) if whole else names
     place = {name: code for code, name in enumerate(known)}

@@ -57,15 +57,12 @@ def load_folder(
             f"{len(loose)} pictures in {folder} lie in no class folder and are left out (first: {loose[0]})",
             stacklevel=3,
         )
-    files, labels = [], []
-    for entry in classes:
-        found = sorted(
-            Path(base) / name for base, _, names in os.walk(entry) for name in names if is_picture(name)
-        )
-        if not found:
-            raise ValueError(f"class folder {entry} has no pictures; remove it or put some in")
-        files += found
-        labels += [entry.name] * len(found)
+    of_class = {entry: find_pictures(entry) for entry in classes}
+    if empty := [str(entry) for entry, found in of_class.items() if not found]:
+        what = f"class folder {empty[0]} has" if len(empty) == 1 else f"class folders {', '.join(empty)} have"
+        raise ValueError(f"{what} no pictures; remove {'it' if len(empty) == 1 else 'them'} or put some in")
+    files = [file for found in of_class.values() for file in found]
+    labels = [entry.name for entry, found in of_class.items() for _ in found]
     ids = [file.relative_to(folder).as_posix() for file in files]
     return _load_files(folder, files, labels, ids, size, class_names, min_per_class)
 
@@ -90,6 +87,15 @@ def load_listed(
     labels = label_words(frame, label, path)
     files = [Path(path).parent / name for name in names]
     return _load_files(path, files, labels, names, size, class_names, min_per_class)
+
+
+def find_pictures(folder: Path) -> list[Path]:
+    """All pictures in `folder` and below, sorted; hidden folders, such as of thumbnails, are passed over."""
+    found = []
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(base) / name for name in names if is_picture(name)]
+    return sorted(found)
 
 
 def is_picture(name: str) -> bool:

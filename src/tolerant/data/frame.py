@@ -21,6 +21,7 @@ from tolerant.data.damage import reason
 from tolerant.extras import extra
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+_MOST_NAMED = 20  # columns in a message
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -135,9 +136,11 @@ def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
     """A ValueError for the first option that names a column the table has not."""
     for option, name in wanted.items():
         if name is not None and name not in frame.columns:
+            names = list(frame.columns)
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             command = f" (--{option})" if option in ("label", "id", "file", "text", "ignore") else ""
             raise ValueError(
-                f"{path} has no column {name!r}; it has {list(frame.columns)}. "
+                f"{path} has no column {name!r}; it has {names[:_MOST_NAMED]}{more}. "
                 f"Say which with {option}=...{command}"
             )
 

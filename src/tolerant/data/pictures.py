@@ -203,6 +203,8 @@ def _common_shape(heads: list[Any], ids: list[str], size: Size) -> tuple[int, in
 def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "a folder"
     if type(error).__name__ == "UnidentifiedImageError":
         return "not a picture that Pillow reads"
     if isinstance(error, _Dark):

@@ -8,6 +8,8 @@ from tolerant.extras import extra
 
 _GROUPED = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DECIMAL_COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
+_SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets write
+_SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
 
 
 def plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
@@ -15,17 +17,24 @@ def plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
 
     Between commas a comma groups digits: a decimal one would have moved the columns apart, and "1,3" may be
     two answers. Between semicolons it is a decimal one, which is why commas do not separate there. Else the
-    column tells: it groups digits where it could everywhere.
+    column tells: it groups digits where it could everywhere. A blank groups digits too, and a percent sign
+    that every cell has is left out.
 
     >>> plain_numbers(np.array(["1.234,5", "0,25"], object), ";").tolist()
     ['1234.5', '0.25']
     >>> plain_numbers(np.array(["1,234", "25"], object), "\\t").tolist()
     ['1234', '25']
+    >>> plain_numbers(np.array(["1 234,5 %", "25 %"], object), ";").tolist()
+    ['1234.5', '25']
     """
     cells = extra("pandas").Series(words, dtype=object)
+    if cells.str.endswith("%").all():
+        cells = cells.str[:-1].str.rstrip()
+    spaced = cells.str.fullmatch(_SPACED)
+    cells = cells.where(~spaced, cells.str.replace(_SPACE, "", regex=True))
     comma = cells.str.contains(",", regex=False)
     if not comma.any():
-        return words
+        return cells.to_numpy(object)
     grouped, decimal = cells.str.fullmatch(_GROUPED), cells.str.fullmatch(_DECIMAL_COMMA)
     groups = separator == "," or (separator != ";" and bool(grouped[comma].sum() >= decimal[comma].sum()))
     plain = cells.str.replace("," if groups else ".", "", regex=False).str.replace(",", ".", regex=False)

@@ -116,7 +116,7 @@ for (const control of Object.values(controls)) {
   });
 }
 document.querySelector(".filters").addEventListener("submit", (event) => event.preventDefault());
-for (const place of [byId("pairs"), document.querySelector(".heat")]) {
+for (const place of [byId("pairs"), ...document.querySelectorAll(".heat")]) {
   place.addEventListener("click", (event) => {
     const pair = event.target.closest("[data-given]");
     if (!pair) return;
