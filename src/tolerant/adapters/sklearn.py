@@ -36,9 +36,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         "truncated-lq" (the above), or any name of ``tolerant.losses.REGISTRY``: "lq", "cce", "mae", ...
     q : float in [0, 1] or "auto"
         Of L_q: 0 is cross entropy, 1 the mean absolute error; larger tolerates more noise, learns slower.
-        "auto" goes by the number of classes: 0.38 for two, 0.7 (the paper's) for ten, 0.83 for a hundred,
-        all with the same bound on what noise can cost (:func:`tolerant.audit.plan.choose_q`). A few thousand
-        photographs are hard for a network that starts from nothing: at most 0.3.
+        "auto" goes by the number of classes: 0.38 for two, 0.7 (the paper's) for ten, 0.5 from 25 on
+        (:func:`tolerant.audit.plan.choose_q` says why). A few thousand photographs are hard for a network
+        that starts from nothing: at most 0.3.
     k : float in (0, 1) or "auto"
         Rows with p_y of at most k are pruned, unless they are more than half of the rows: then the model is
         too weak to judge, and none are. "auto" takes the out-of-fold p_y below which as many rows

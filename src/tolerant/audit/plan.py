@@ -35,6 +35,7 @@ LEAST_TO_PRUNE = 50
 # (results/bench/pictures_cpu.jsonl).
 _PRUNE_AT_MOST = 0.5
 _FEW_PHOTOGRAPHS = 5000
+_CLASSES, _Q = 10, 0.7  # the paper's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +135,28 @@ def make_job(
 
 
 def choose_q(num_classes: int) -> float:
+    """The paper's 0.7 for ten classes, less for fewer and for more.
+
+    With fewer, a smaller q has the same bound on what noise can cost (`same_gap`), and learns hard rows
+    better. With more, the same bound would ask for a larger q, but that learns slowly: p_y is 1 / c at first,
+    and a row's weight c^-q. So q falls to what keeps this weight as with ten classes, but not below 0.5.
+    Means over five tables of 20 to 300 classes, three noises and three seeds, of this, of 0.7 and of the same
+    bound: accuracy 85.3, 84.0, 81.0 %; wrong labels among the most doubtful 92.7, 92.5, 89.6 %
+    (results/bench/classes.jsonl). With hundreds of classes of a few rows it is 86 to 98 against 71 to 83 %.
+
+    >>> [choose_q(num_classes) for num_classes in (2, 3, 6, 10, 15, 100)]
+    [0.38, 0.51, 0.64, 0.7, 0.6, 0.5]
+    """
+    if num_classes <= _CLASSES:
+        return same_gap(num_classes)
+    return max(0.5, round(_Q * math.log(_CLASSES) / math.log(num_classes), 2))
+
+
+def same_gap(num_classes: int) -> float:
     """The q at which L_q with this many classes is as tolerant of noise as with ten and the paper's 0.7.
 
     How much uniform noise can cost L_q is bounded by a constant times (c^(1 - q) - 1) / q, the gap between
-    the bounds of lemma 2 (:func:`tolerant.theory.sum_bounds`): with fewer classes a smaller q has the same
-    gap, and learns hard rows better.
-
-    >>> [choose_q(num_classes) for num_classes in (2, 3, 6, 10, 100)]
-    [0.38, 0.51, 0.64, 0.7, 0.83]
+    the bounds of lemma 2 (:func:`tolerant.theory.sum_bounds`).
     """
 
     def gap(q: np.ndarray | float, num_classes: int) -> np.ndarray:
@@ -149,7 +164,7 @@ def choose_q(num_classes: int) -> float:
         return np.asarray(upper) - np.asarray(lower)
 
     choices = np.arange(1, 101) / 100
-    return float(choices[np.abs(gap(choices, num_classes) - gap(0.7, 10)).argmin()])
+    return float(choices[np.abs(gap(choices, num_classes) - gap(_Q, _CLASSES)).argmin()])
 
 
 def _auto_q(dataset: NoisyDataset) -> float:

@@ -15,7 +15,7 @@ from tolerant.data.arrays import INPUTS, as_inputs, pick, read_npz
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 from tolerant.data.folder import SUFFIXES as PICTURES
-from tolerant.data.folder import find_pictures
+from tolerant.data.folder import find_pictures, is_class
 from tolerant.data.frame import check_columns, check_table, read_frame, texts
 from tolerant.data.pictures import read_pictures
 from tolerant.data.sources import NAMED, load, stripped
@@ -101,7 +101,7 @@ class Features:
             self._must_be("image", path)
             folder = path / options["split"] if options.get("split") else path
             # A class may be a link to a folder, as in training.
-            links = (entry for entry in folder.iterdir() if entry.is_symlink() and entry.is_dir())
+            links = (entry for entry in folder.iterdir() if entry.is_symlink() and is_class(entry))
             found = sorted(p for top in (folder, *links) for p in find_pictures(top))
             if not found:
                 raise ValueError(f"{folder} has no pictures ({', '.join(PICTURES[:4])} ...)")

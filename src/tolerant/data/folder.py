@@ -43,7 +43,7 @@ def load_folder(
         raise ValueError(
             f"{path} is not a folder" if split is None else f"split {split!r} is not a folder in {path}"
         )
-    classes = sorted(entry for entry in folder.iterdir() if _is_class(entry))
+    classes = sorted(entry for entry in folder.iterdir() if is_class(entry))
     if not classes:
         raise ValueError(
             f"{folder} has no sub-folders; it needs one a class, or give a CSV file that lists "
@@ -103,7 +103,8 @@ def is_picture(name: str) -> bool:
     return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
-def _is_class(entry: Path) -> bool:
+def is_class(entry: Path) -> bool:
+    """A folder, or a link to one, that no system hides."""
     return entry.is_dir() and not entry.name.startswith(".")
 
 

@@ -1,0 +1,148 @@
+"""Tables of many classes: test accuracy and suspect ranking by q.
+
+    TOLERANT_DATA=... python benchmarks/bench_classes.py --seeds 3 --out results/bench/classes.jsonl
+    python benchmarks/bench_classes.py --only digits20,digits40,blobs100,zipf300       # no data to fetch
+
+digits20, digits40, fashion80: the classes of the digits and of Fashion-MNIST, each cut into two, four or
+eight by k-means. blobs100: 100 normal distributions in 20 dimensions, 25 training rows each on average.
+zipf300: 300 of them, most with a few rows and some with hundreds. Uniform noise at 0.2 and 0.4, circular
+noise at 0.2. "bound" is `tolerant.audit.plan.same_gap`, which grows with the number of classes. The rest is
+`NoisyLabelClassifier`'s defaults. Precision: among as many of the most doubtful rows as are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tolerant import NoisyLabelClassifier
+from tolerant.audit.plan import same_gap
+from tolerant.data import load
+from tolerant.experiment.row import hardware, versions
+from tolerant.noise import circular, corrupt, uniform
+
+NOISES = {"uniform 0.2": (uniform, 0.2), "uniform 0.4": (uniform, 0.4), "circular 0.2": (circular, 0.2)}
+FEWEST = 3  # rows of a class
+
+Table = tuple[np.ndarray, np.ndarray, int]  # inputs, true labels, how many of the rows are for training
+
+
+def cut(inputs: np.ndarray, labels: np.ndarray, parts: int, num_train: int) -> Table:
+    from sklearn.cluster import KMeans
+
+    finer = labels * parts
+    for number in range(labels.max() + 1):
+        rows = labels == number
+        finer[rows] += KMeans(parts, n_init=1, random_state=0).fit_predict(inputs[rows])
+    return inputs, finer, num_train
+
+
+def digits(parts: int) -> Table:
+    from sklearn.datasets import load_digits
+
+    return cut(*load_digits(return_X_y=True), parts, 1200)
+
+
+def fashion(parts: int) -> Table:
+    from sklearn.decomposition import PCA
+
+    rows = load("fashion-mnist").subset(np.random.default_rng(0).permutation(60_000)[:9000])
+    pixels = np.asarray(rows.inputs).reshape(len(rows), -1) / 255
+    return cut(PCA(50, random_state=0).fit_transform(pixels), rows.given_labels, parts, 4000)
+
+
+def blobs(labels: np.ndarray, spread: float, num_train: int, rng: np.random.Generator) -> Table:
+    centres = spread * rng.normal(size=(labels.max() + 1, 20))
+    return centres[labels] + rng.normal(size=(len(labels), 20)), labels, num_train
+
+
+def zipf(num_classes: int, num_rows: int, rng: np.random.Generator) -> np.ndarray:
+    share = 1 / np.arange(1, num_classes + 1)
+    every = np.repeat(np.arange(num_classes), 6)
+    return np.append(every, rng.choice(num_classes, num_rows - len(every), p=share / share.sum()))
+
+
+TABLES: dict[str, Callable[[np.random.Generator], Table]] = {
+    "digits20": lambda rng: digits(2),
+    "digits40": lambda rng: digits(4),
+    "fashion80": lambda rng: fashion(8),
+    "blobs100": lambda rng: blobs(np.repeat(np.arange(100), 40), 1.2, 2500, rng),
+    "zipf300": lambda rng: blobs(zipf(300, 6000, rng), 1.5, 4000, rng),
+}
+
+
+def split(table: Table, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Training and test rows, without classes of which too few rows are left to train on."""
+    inputs, labels, num_train = table
+    order = rng.permutation(len(labels))
+    inputs, labels = inputs[order].astype(np.float32), labels[order]
+    known = np.bincount(labels[:num_train], minlength=labels.max() + 1) >= FEWEST
+    number = np.cumsum(known) - 1
+    train, test = np.split(np.arange(len(labels)), [num_train])
+    train, test = train[known[labels[train]]], test[known[labels[test]]]
+    return inputs[train], number[labels[train]], inputs[test], number[labels[test]]
+
+
+def main() -> None:
+    from sklearn.metrics import average_precision_score
+
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default=",".join(TABLES), help="data sets, with commas between")
+    parser.add_argument("--settings", default="auto,0.7,bound,cce", help="q, auto, bound or cce")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="append a JSON line for each result")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+        for name in arguments.only.split(","):
+            rng = np.random.default_rng(seed)
+            inputs, labels, test_inputs, test_labels = split(TABLES[name](rng), rng)
+            num_classes = int(labels.max()) + 1
+            for noise, (make, rate) in NOISES.items():
+                given = corrupt(labels, make(num_classes, rate), seed=seed, rate=rate).given_labels
+                wrong = given != labels
+                for setting in arguments.settings.split(","):
+                    q = same_gap(num_classes) if setting == "bound" else setting
+                    changed = {"loss": "cce"} if q == "cce" else {"q": q if q == "auto" else float(q)}
+                    start = time.process_time()
+                    model = NoisyLabelClassifier(random_state=seed, device="cpu", **changed)
+                    model.fit(inputs, given)
+                    suspects = model.suspects_
+                    top = np.argsort(suspects.p_right, kind="stable")[: wrong.sum()]
+                    row = {
+                        "data": name,
+                        "rows": len(labels),
+                        "classes": num_classes,
+                        "noise": noise,
+                        "wrong": round(float(wrong.mean()), 4),
+                        "seed": seed,
+                        "setting": setting,
+                        "test_accuracy": round(float(model.score(test_inputs, test_labels)), 4),
+                        "precision": round(float(wrong[top].mean()), 4),
+                        "average_precision": round(
+                            float(average_precision_score(wrong, -suspects.p_right)), 4
+                        ),
+                        "processor_s": round(time.process_time() - start, 1),
+                        "hardware": hardware(torch.device("cpu")),
+                        "versions": versions(),
+                    }
+                    print(
+                        f"{name:<10} {noise:<12} {seed:>2} {setting:<6} {row['test_accuracy']:.4f}"
+                        f" {row['precision']:.4f} {row['average_precision']:.4f}",
+                        flush=True,
+                    )
+                    if arguments.out is not None:
+                        with arguments.out.open("a") as file:
+                            file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
