@@ -38,31 +38,19 @@ def audit(
 
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
+    options = dict(locals())  # as they were given
     from tolerant.audit.plan import Settings
     from tolerant.audit.run_folder import load_run, load_suspects, unfinished, write_review
     from tolerant.files import read_json
 
-    rows = own.make_source(
-        source,
-        split=split,
-        root=root,
-        label=label,
-        id=id,
-        file=file,
-        text=text,
-        ignore=ignore,
-        categorical=categorical,
-        size=size,
-        min_per_class=min_per_class,
-        skip_unlabelled=skip_unlabelled,
-    )
+    rows = own.make_source(source, options)
     if not (Path(source) / "spec.json").is_file() and not unfinished(source):
         folder = out or Path("audit")
         learned = own.train(
             rows, folder, Settings(seed=seed), device=device, labels=labels or (), folds=folds, limit=limit
         )
         own.print_training(learned)
-        again = own.chosen(audit, folds=folds, seed=seed, device=device)
+        again = own.chosen(audit, options)
         own.print_summary(learned.suspects, folder, rows, labels or (), out=out, settings=again)
         return
     if labels:

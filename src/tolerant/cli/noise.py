@@ -67,6 +67,7 @@ def noise(
 
     Noise is drawn from the true labels where the source knows them, else from the given ones.
     """
+    options = dict(locals())  # as they were given
     from tolerant.data import load
 
     for name, value, wanted in (
@@ -81,20 +82,7 @@ def noise(
             )
     if out.suffix not in (".csv", ".npz"):
         raise typer.BadParameter(f"must end in .csv or .npz; got {out.name}", param_hint="--out")
-    data = own.make_source(
-        source,
-        split=split,
-        root=root,
-        label=label,
-        id=id,
-        file=file,
-        text=text,
-        ignore=ignore,
-        categorical=categorical,
-        size=size,
-        min_per_class=min_per_class,
-        skip_unlabelled=skip_unlabelled,
-    ).load()
+    data = own.make_source(source, options).load()
     true = data.given_labels if data.true_labels is None else data.true_labels
     drawn = _draw(
         data,

@@ -57,11 +57,19 @@ Folds = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
-def make_source(name: str, **options: Any) -> Source:
-    """The source with the options that were given."""
+# Typer reads a command's options from its signature, so each command spells them out; their names as data:
+_DATA = ("split", "root", "label", "id", "file", "text", "ignore", "categorical", "size", "min_per_class",
+         "skip_unlabelled")  # fmt: skip
+# Of `train` and `audit`, what their next command says anew (or, of `limit`, cannot say).
+_SAID_ANEW = ("source", "out", "labels", "limit")
+
+
+def make_source(name: str, options: Mapping[str, Any]) -> Source:
+    """The source with those of a command's ``options`` that are for data and were given."""
     from tolerant.audit.source import Source
 
-    given = {key: value for key, value in options.items() if value not in (None, []) and value is not False}
+    found = {key: options[key] for key in _DATA if key in options}
+    given = {key: value for key, value in found.items() if value not in (None, []) and value is not False}
     return Source(name, given)
 
 
@@ -95,10 +103,14 @@ def print_training(learned: Learned) -> None:
     typer.echo(f"{line}.")
 
 
-def chosen(command: Callable[..., None], **options: Any) -> dict[str, Any]:
-    """Of these options those that are not as the command has them by itself."""
-    defaults = inspect.signature(command).parameters
-    return {name: value for name, value in options.items() if value != defaults[name].default}
+def chosen(command: Callable[..., None], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a training that are not as the ``command`` has them by itself."""
+    settings = {
+        name: parameter.default
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name not in (*_DATA, *_SAID_ANEW)
+    }
+    return {name: options[name] for name, default in settings.items() if options[name] != default}
 
 
 def print_summary(

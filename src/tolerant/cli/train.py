@@ -52,22 +52,10 @@ def train(
 
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
+    options = dict(locals())  # as they were given
     from tolerant.audit.plan import Settings
 
-    rows = own.make_source(
-        source,
-        split=split,
-        root=root,
-        label=label,
-        id=id,
-        file=file,
-        text=text,
-        ignore=ignore,
-        categorical=categorical,
-        size=size,
-        min_per_class=min_per_class,
-        skip_unlabelled=skip_unlabelled,
-    )
+    rows = own.make_source(source, options)
     chosen: Any = {"precision": precision}  # Recipe refuses a word it does not know
     settings = Settings(
         loss=loss, q=_read("--q", q), k=_read("--k", k), model=model, epochs=epochs, seed=seed, **chosen
@@ -81,19 +69,7 @@ def train(
         rows, out, settings, device=device, labels=labels or (), folds=folds, callbacks=callbacks
     )
     own.print_training(learned)
-    again = own.chosen(
-        train,
-        loss=loss,
-        q=q,
-        k=k,
-        model=model,
-        epochs=epochs,
-        folds=folds,
-        seed=seed,
-        device=device,
-        precision=precision,
-        tensorboard=tensorboard,
-    )
+    again = own.chosen(train, options)
     next_out = out if out != own.RUN else None
     own.print_summary(learned.suspects, out, rows, labels or (), out=next_out, settings=again)
     typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
