@@ -1,6 +1,6 @@
 """Tables of many classes: test accuracy and suspect ranking by q.
 
-    TOLERANT_DATA=... python benchmarks/bench_classes.py --seeds 3 --out results/bench/classes.jsonl
+    python benchmarks/bench_classes.py --first-seed 10 --seeds 3 --out results/bench/classes.jsonl
     python benchmarks/bench_classes.py --only digits20,digits40,blobs100,zipf300       # no data to fetch
 
 digits20, digits40, fashion80: the classes of the digits and of Fashion-MNIST, each cut into two, four or
@@ -17,7 +17,9 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +34,9 @@ NOISES = {"uniform 0.2": (uniform, 0.2), "uniform 0.4": (uniform, 0.4), "circula
 FEWEST = 3  # rows of a class
 
 Table = tuple[np.ndarray, np.ndarray, int]  # inputs, true labels, how many of the rows are for training
+Problem = tuple[
+    np.ndarray, np.ndarray, np.ndarray, np.ndarray
+]  # inputs and true labels, to train and to test
 
 
 def cut(inputs: np.ndarray, labels: np.ndarray, parts: int, num_train: int) -> Table:
@@ -78,7 +83,7 @@ TABLES: dict[str, Callable[[np.random.Generator], Table]] = {
 }
 
 
-def split(table: Table, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+def split(table: Table, rng: np.random.Generator) -> Problem:
     """Training and test rows, without classes of which too few rows are left to train on."""
     inputs, labels, num_train = table
     order = rng.permutation(len(labels))
@@ -90,9 +95,41 @@ def split(table: Table, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     return inputs[train], number[labels[train]], inputs[test], number[labels[test]]
 
 
-def main() -> None:
+def measure(problem: Problem, name: str, noise: str, setting: str, seed: int) -> dict[str, Any]:
     from sklearn.metrics import average_precision_score
 
+    inputs, labels, test_inputs, test_labels = problem
+    num_classes = int(labels.max()) + 1
+    make, rate = NOISES[noise]
+    given = corrupt(labels, make(num_classes, rate), seed=seed, rate=rate).given_labels
+    wrong = given != labels
+    q = same_gap(num_classes) if setting == "bound" else setting
+    changed = {"loss": "cce"} if q == "cce" else {"q": q if q == "auto" else float(q)}
+    start = time.process_time()
+    model = NoisyLabelClassifier(random_state=seed, device="cpu", **changed).fit(inputs, given)
+    right = model.suspects_.p_right
+    doubtful = np.argsort(right, kind="stable")[: wrong.sum()]
+    measured = {
+        "wrong": wrong.mean(),
+        "test_accuracy": model.score(test_inputs, test_labels),
+        "precision": wrong[doubtful].mean(),
+        "average_precision": average_precision_score(wrong, -right),
+    }
+    return {
+        "data": name,
+        "rows": len(labels),
+        "classes": num_classes,
+        "noise": noise,
+        "seed": seed,
+        "setting": setting,
+        **{key: round(float(value), 4) for key, value in measured.items()},
+        "processor_s": round(time.process_time() - start, 1),
+        "hardware": hardware(torch.device("cpu")),
+        "versions": versions(),
+    }
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default=",".join(TABLES), help="data sets, with commas between")
     parser.add_argument("--settings", default="auto,0.7,bound,cce", help="q, auto, bound or cce")
@@ -101,47 +138,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="append a JSON line for each result")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    print("data       noise        seed setting  test accuracy  precision")
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         for name in arguments.only.split(","):
             rng = np.random.default_rng(seed)
-            inputs, labels, test_inputs, test_labels = split(TABLES[name](rng), rng)
-            num_classes = int(labels.max()) + 1
-            for noise, (make, rate) in NOISES.items():
-                given = corrupt(labels, make(num_classes, rate), seed=seed, rate=rate).given_labels
-                wrong = given != labels
-                for setting in arguments.settings.split(","):
-                    q = same_gap(num_classes) if setting == "bound" else setting
-                    changed = {"loss": "cce"} if q == "cce" else {"q": q if q == "auto" else float(q)}
-                    start = time.process_time()
-                    model = NoisyLabelClassifier(random_state=seed, device="cpu", **changed)
-                    model.fit(inputs, given)
-                    suspects = model.suspects_
-                    top = np.argsort(suspects.p_right, kind="stable")[: wrong.sum()]
-                    row = {
-                        "data": name,
-                        "rows": len(labels),
-                        "classes": num_classes,
-                        "noise": noise,
-                        "wrong": round(float(wrong.mean()), 4),
-                        "seed": seed,
-                        "setting": setting,
-                        "test_accuracy": round(float(model.score(test_inputs, test_labels)), 4),
-                        "precision": round(float(wrong[top].mean()), 4),
-                        "average_precision": round(
-                            float(average_precision_score(wrong, -suspects.p_right)), 4
-                        ),
-                        "processor_s": round(time.process_time() - start, 1),
-                        "hardware": hardware(torch.device("cpu")),
-                        "versions": versions(),
-                    }
-                    print(
-                        f"{name:<10} {noise:<12} {seed:>2} {setting:<6} {row['test_accuracy']:.4f}"
-                        f" {row['precision']:.4f} {row['average_precision']:.4f}",
-                        flush=True,
-                    )
-                    if arguments.out is not None:
-                        with arguments.out.open("a") as file:
-                            file.write(json.dumps(row) + "\n")
+            problem = split(TABLES[name](rng), rng)
+            for noise, setting in product(NOISES, arguments.settings.split(",")):
+                row = measure(problem, name, noise, setting, seed)
+                print(
+                    f"{name:<10} {noise:<12} {seed:>4} {setting:<7}  {row['test_accuracy']:>13.4f}"
+                    f"  {row['precision']:>9.4f}",
+                    flush=True,
+                )
+                if arguments.out is not None:
+                    with arguments.out.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

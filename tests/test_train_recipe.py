@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
+import numpy as np
 import pytest
 
 from tolerant.train import Recipe
@@ -58,3 +60,9 @@ def test_learning_rate_falls_after_the_milestones():
     assert [recipe.lr_at(e) for e in (0, 39, 40, 79, 80, 119)] == [0.01, 0.01, 1e-3, 1e-3, 1e-4, 1e-4]
     assert Recipe(milestones=(), epochs=3).lr_at(2) == 0.01
     assert Recipe(milestones=(10 * n for n in (1, 2))).milestones == (10, 20)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_taken_and_can_be_stored():
+    recipe = Recipe(epochs=np.int64(3), batch_size=np.int32(8), lr=np.float32(0.5))
+    assert recipe == Recipe(epochs=3, batch_size=8, lr=0.5)
+    assert json.loads(json.dumps(asdict(recipe)))["lr"] == 0.5

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tolerant.train.numpy_numbers import unwrap_numbers
 from tolerant.train.prune_gather import gather_rows
 from tolerant.train.prune_input import read_ids, read_labels, read_p_y, read_positions
 from tolerant.train.prune_sampler import KeptSampler
@@ -52,10 +53,7 @@ class PruneSchedule:
     k: float
 
     def __post_init__(self) -> None:
-        for name in ("start_epoch", "every", "k"):
-            value = getattr(self, name)
-            if isinstance(value, np.generic):  # a search over numpy.arange hands out such
-                object.__setattr__(self, name, value.item())
+        unwrap_numbers(self)
         _check_count("start_epoch", self.start_epoch, 0)
         _check_count("every", self.every, 1)
         _check_k(self.k)

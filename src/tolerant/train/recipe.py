@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Literal, get_args
 
+from tolerant.train.numpy_numbers import unwrap_numbers
+
 Augment = Literal["flip-crop", "flip", "crop", "none"]
 Center = Literal["pixel", "channel", "none"]
 Scale = Literal["auto", "unit", "std"]
@@ -66,6 +68,7 @@ class Recipe:
     same bits, alone or beside other runs; with another number of threads convolutions add up differently."""
 
     def __post_init__(self) -> None:
+        unwrap_numbers(self)
         if isinstance(self.milestones, Iterable):
             object.__setattr__(self, "milestones", tuple(self.milestones))
         if not isinstance(self.milestones, tuple) or not all(map(_is_whole, self.milestones)):
