@@ -77,6 +77,23 @@ def test_cnn8_is_table_2s():
         build("cnn8", 10, dense="tanh")
 
 
+def test_cnn8s_dense_layer_can_have_a_penalty_of_its_own():
+    """The same network, and the gradient of the loss plus that of dense_l2 times the squared norm."""
+    pictures = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for options in ({}, {"dense_l2": 0.01}):
+        model = build("cnn8", 10, image_size=(8, 8), seed=3, **options)
+        model(pictures).square().sum().backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters()})
+    weight = dict(model.named_parameters())
+    (dense,) = (name for name, p in weight.items() if p.ndim == 2 and len(p) == 256)
+    gradients[0][dense] += 2 * 0.01 * weight[dense].detach()
+    for name in weight:
+        torch.testing.assert_close(gradients[1][name], gradients[0][name], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="dense_l2 must be a number of 0 or more; got -1"):
+        build("cnn8", 10, dense_l2=-1)
+
+
 def test_initialisations_have_their_sizes():
     """Standard deviations of a 3 x 3 convolution between 128 channels."""
     n = 9 * 128
