@@ -130,14 +130,11 @@ class Job:
                 if self.dataset.kind == "image"
                 else {"num_features": shape[0]}
             )
-            model = build(
-                self.model,
-                self.dataset.num_classes,
-                dropout=self.recipe.dropout,
-                seed=self.recipe.seed,
-                **size,
-                **self.model_args,
-            )
+            drawn = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
+            for name in {**drawn, **size}.keys() & self.model_args.keys():
+                where = f"the recipe's {name!r} is it" if name in drawn else "the data decide it"
+                raise ValueError(f"model_args must be options of the network alone; got {name!r}: {where}.")
+            model = build(self.model, self.dataset.num_classes, **drawn, **size, **self.model_args)
         if self.recipe.batch_norm_momentum is not None:
             for module in model.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
