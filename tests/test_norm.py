@@ -178,3 +178,15 @@ def test_on_a_cpu_it_is_torchs_own():
     reference.eval()
     expected = nn.BatchNorm2d.forward(reference, x)
     assert torch.equal(BatchNorm.forward(norm, x), expected.relu())
+
+
+@from_outside
+def test_statistics_of_all_batches_alike_are_torchs_own(monkeypatch):
+    """momentum=None, torch's cumulative mean: the kernel knows a fixed momentum alone."""
+    monkeypatch.setattr(norm_module, "_fusable", lambda x, residual: True)
+    norm, reference = BatchNorm(5, relu=False), nn.BatchNorm2d(5, momentum=None)
+    norm.momentum = None
+    for seed in range(3):
+        x = torch.randn(3, 5, 4, 4, generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(norm(x), reference(x))
+    assert torch.equal(norm.running_mean, reference.running_mean)

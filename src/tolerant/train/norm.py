@@ -39,7 +39,7 @@ class BatchNorm(nn.BatchNorm2d):
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         out: Tensor
-        if self.training and _fusable(x, residual):
+        if self.training and self.momentum is not None and _fusable(x, residual):
             out = _Fused.apply(x, residual, self.weight, self.bias, self)
             return out
         if not torch.is_grad_enabled() and _fusable(x, residual):
