@@ -433,7 +433,7 @@ def test_batch_norm_momentum_and_loss_arguments_reach_their_places():
     assert [m.momentum for m in model if isinstance(m, nn.BatchNorm2d)] == [0.01] * 3
     assert [m.out_channels for m in model if isinstance(m, nn.Conv2d)] == [8, 16, 32]
     assert job.build_loss().hyper == {"q": 0.3}
-    for name, where in (("dropout", "the recipe's 'dropout' is it"), ("image_size", "the data decide it")):
+    for name, where in (("dropout", "set it in the recipe"), ("image_size", "it follows from the data")):
         odd = replace(job, model_args={name: 0.5})
         with pytest.raises(ValueError, match=f"options of the network alone; got '{name}': {where}"):
             odd.build_model()

@@ -33,7 +33,7 @@ from tolerant.audit.suspects import Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
 from tolerant.extras import extra
 from tolerant.files import make_folder, read_json, write_atomic, write_json
-from tolerant.train.models import build
+from tolerant.train.models import build, input_size
 from tolerant.train.rows import Preprocess
 
 FORMAT = 2
@@ -230,10 +230,7 @@ def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
 
 
 def _build(spec: Mapping[str, Any], features: Features) -> nn.Module:
-    shape = features.shape
-    size: dict[str, Any] = {"num_features": shape[0]}
-    if features.kind == "image":
-        size = {"in_channels": shape[2], "image_size": shape[:2]}
+    size = input_size(features.kind, features.shape)
     return build(spec["model"], len(features.class_names), **size, **spec["model_args"])
 
 

@@ -17,7 +17,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.split import split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
-from tolerant.train.models import build
+from tolerant.train.models import build, input_size
 from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Recipe
 from tolerant.train.rows import Preprocess
@@ -117,29 +117,20 @@ class Job:
 
     def build_model(self) -> nn.Module:
         """The named network, or a copy of the one given, with the recipe's batch-norm momentum."""
-        if isinstance(self.model, nn.Module):
-            model = copy.deepcopy(self.model)
-            for module in model.modules():
-                for name, buffer in module._buffers.items():
-                    if buffer is not None and 0 in buffer.stride():  # expanded: it cannot be written to
-                        module._buffers[name] = buffer.clone(memory_format=torch.contiguous_format)
-        else:
-            shape = tuple(self.dataset.inputs.shape[1:])
-            size: dict[str, Any] = (
-                {"in_channels": shape[2], "image_size": shape[:2]}
-                if self.dataset.kind == "image"
-                else {"num_features": shape[0]}
-            )
-            drawn = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
-            for name in {**drawn, **size}.keys() & self.model_args.keys():
-                where = f"the recipe's {name!r} is it" if name in drawn else "the data decide it"
-                raise ValueError(f"model_args must be options of the network alone; got {name!r}: {where}.")
-            model = build(self.model, self.dataset.num_classes, **drawn, **size, **self.model_args)
+        model = _copy(self.model) if isinstance(self.model, nn.Module) else self._named_model(self.model)
         if self.recipe.batch_norm_momentum is not None:
             for module in model.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
                     module.momentum = self.recipe.batch_norm_momentum
         return model
+
+    def _named_model(self, name: str) -> nn.Module:
+        by_recipe: dict[str, Any] = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
+        by_data = input_size(self.dataset.kind, tuple(self.dataset.inputs.shape[1:]))
+        for option in (by_recipe | by_data).keys() & self.model_args.keys():
+            where = "set it in the recipe" if option in by_recipe else "it follows from the data"
+            raise ValueError(f"model_args must be options of the network alone; got {option!r}: {where}.")
+        return build(name, self.dataset.num_classes, **by_recipe, **by_data, **self.model_args)
 
     def build_loss(self) -> nn.Module:
         """The named loss, or a copy of the one given; corrected by ``transition`` if there is one."""
@@ -194,6 +185,16 @@ class Job:
             "transition": None if self.transition is None else np.asarray(self.transition).tolist(),
             **rare,
         }
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    model = copy.deepcopy(model)
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            # An expanded buffer holds one number for many entries, so it cannot be written to.
+            if buffer is not None and 0 in buffer.stride():
+                module._buffers[name] = buffer.clone(memory_format=torch.contiguous_format)
+    return model
 
 
 def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) -> None:

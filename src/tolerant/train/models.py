@@ -182,6 +182,17 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
+def input_size(kind: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    """What `build` must be told of the rows: those of a data set of this kind, each of this shape.
+
+    >>> input_size("image", (28, 28, 1)), input_size("table", (5,))
+    ({'in_channels': 1, 'image_size': (28, 28)}, {'num_features': 5})
+    """
+    if kind == "image":
+        return {"in_channels": shape[2], "image_size": shape[:2]}
+    return {"num_features": shape[0]}
+
+
 def build(
     name: str,
     num_classes: int,
