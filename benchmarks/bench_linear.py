@@ -1,6 +1,6 @@
 """Head and L_q in one, forward + backward, against its three bare products and against its peers.
 
-    python benchmarks/bench_linear.py --out rows.json [--peers FOLDER]
+    python benchmarks/bench_linear.py --out rows.jsonl [--peers FOLDER]
 
 FOLDER holds unpacked wheels of cut-cross-entropy and liger-kernel; a missing one prints SKIPPED.
 Interleaved rounds, medians, one H200-sized problem: 4096 rows, 4096 hidden, 128256 classes, bf16.
@@ -153,7 +153,7 @@ def accuracy(rows: list[dict[str, object]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="write the rows here as JSON")
+    parser.add_argument("--out", type=Path, help="write the rows here, a JSON line each")
     parser.add_argument("--peers", type=Path, help="folder with the peers' packages")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, default=4096)

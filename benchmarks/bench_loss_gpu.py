@@ -1,7 +1,7 @@
 """L_q on the GPU, forward + backward, against a copy of the bytes it must move and against PyTorch's own.
 
-    python benchmarks/bench_loss_gpu.py --out rows.json        # the comparison, about 2 minutes
-    python benchmarks/bench_loss_gpu.py --tune --out tune.json # which launch plan is best, per shape
+    python benchmarks/bench_loss_gpu.py --out rows.jsonl          # the comparison, about 2 minutes
+    python benchmarks/bench_loss_gpu.py --tune --out tune.jsonl   # which launch plan is best, per shape
 
 Every candidate is one CUDA graph; rounds are interleaved, two input sets take turns, each larger than the
 L2 several times over; medians. The copy moves 2NC values: NC read, NC written. It is the faster of two, the
@@ -248,7 +248,7 @@ def tune(rows: list[dict[str, object]], rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="write the rows here as JSON")
+    parser.add_argument("--out", type=Path, help="write the rows here, a JSON line each")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--tune", action="store_true", help="compare launch plans instead")
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
 """Images a second: the trainer against the loop people write, in one run.
 
-python benchmarks/bench_train.py --device cpu     small CNN and MLP on this machine's cores
-python benchmarks/bench_train.py                  ResNet-34 and ResNet-18 on a GPU, one run and several
-python benchmarks/bench_train.py --profile        ... and where the time of a step goes
-python benchmarks/bench_train.py --accuracy fashion-mnist   fp32 plain against bf16 captured, 3 seeds
+python benchmarks/bench_train.py --out rows.json    # ResNet-34 and ResNet-18 on a GPU, one run and several
+python benchmarks/bench_train.py --device cpu       # small CNN and MLP on this machine's cores
+python benchmarks/bench_train.py --profile          # where the time of a step goes on a GPU
+python benchmarks/bench_train.py --accuracy fashion-mnist   # fp32 plain against bf16 captured, 3 seeds
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ from tolerant.data import load
 from tolerant.data.augment import augment, draw
 from tolerant.data.dataset import NoisyDataset
 from tolerant.experiment.row import commit
+from tolerant.report.speed import GFLOP
 from tolerant.train import Fleet, Job, Recipe, build
 from tolerant.train.run import Run
 
 BATCH = 128
 SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 2e-4}
-# Operations to train on one image, 2 x 3 x multiplications (tests/test_models.py counts them).
-GFLOP = {"resnet34": 6.953, "resnet18": 2.734}
 SHAPES = {"resnet34": (32, 32, 3), "resnet18": (28, 28, 1), "small-cnn": (32, 32, 3), "mlp": (784,)}
 
 Rate = Callable[[], float]
@@ -399,11 +398,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=200, help="steps a measurement (GPU)")
     parser.add_argument("--runs", nargs="*", type=int, default=[2, 4, 8], help="side by side (GPU)")
-    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=None)
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--accuracy", metavar="DATASET")
+    what = "measure compiled models too; default: on a GPU, but not with --profile"
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=None, help=what)
+    parser.add_argument("--profile", action="store_true", help="show where the time of a step goes instead")
+    parser.add_argument("--accuracy", metavar="DATASET", help="compare accuracies instead of speeds")
     parser.add_argument("--epochs", type=int, default=6, help="of --accuracy")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--out", type=Path, help="write the images a second here as JSON")
     options = parser.parse_args()
     if options.device == "cpu":
         results = bench_cpu(options.rounds, bool(options.compile))
@@ -420,8 +420,8 @@ def main() -> None:
     else:
         compile = options.compile is not False
         results = bench_gpu(options.models, options.rounds, options.steps, compile, options.runs)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

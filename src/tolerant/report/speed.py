@@ -9,7 +9,8 @@ from typing import Any
 from tolerant.report.brief import markdown, read_rows
 from tolerant.report.rows import NO_ROWS
 
-# ResNet-34 at 32 x 32 and ResNet-18 at 28 x 28: what one picture costs to train.
+# Operations to train on one picture, ResNet-34 at 32 x 32 and ResNet-18 at 28 x 28: two for each
+# multiplication, three times as many as in the forward pass alone (tests/test_models.py counts them).
 GFLOP = {"resnet34": 6.953, "resnet18": 2.734}
 
 
