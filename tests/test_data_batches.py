@@ -12,7 +12,7 @@ import torch
 
 from tolerant.data.augment import augment, draw
 from tolerant.data.batches import Batches, copy_to, fits
-from tolerant.data.dataset import Rows
+from tolerant.data.dataset import LazySubset
 
 
 def by_hand(images: Any, mean: Any, flip: Any, shift: Any, padding: int = 4) -> np.ndarray:
@@ -81,7 +81,7 @@ def test_one_interface(resident: bool, kind: str, tmp_path: Path) -> None:
         inputs = np.memmap(tmp_path / "x", np.float32, "w+", shape=stored.shape)
         inputs[:] = stored
     if kind == "rows":
-        inputs = Rows(stored, np.arange(20))
+        inputs = LazySubset(stored, np.arange(20))
     batches = Batches(inputs, "cpu", resident=resident)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(0))[:19]
     seen = list(batches.epoch(order, 6))
@@ -208,7 +208,7 @@ def test_augment_inside_a_cuda_graph() -> None:
 @pytest.mark.parametrize("resident", [True, False])
 def test_batches_on_the_gpu(resident: bool) -> None:
     stored = np.random.default_rng(0).integers(0, 256, (100, 4, 4, 3), np.uint8)
-    batches = Batches(Rows(stored, np.arange(100)), "cuda", resident=resident)
+    batches = Batches(LazySubset(stored, np.arange(100)), "cuda", resident=resident)
     assert fits(stored, torch.device("cuda"))
     order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
     for index, rows in batches.epoch(order, 32):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tolerant.data import NAMED, NoisyDataset, load, split_validation
-from tolerant.data.dataset import Rows, encode_labels
+from tolerant.data.dataset import LazySubset
+from tolerant.data.labels import encode_labels
 
 
 def table(**changes: Any) -> NoisyDataset:
@@ -72,7 +73,7 @@ def test_subset_of_a_memory_map_reads_nothing(tmp_path: Path) -> None:
     stored = np.memmap(tmp_path / "x", np.float32, "w+", shape=(4, 2))
     stored[:] = table().inputs
     part = table(inputs=stored).subset([3, 1]).subset([1, 0])
-    assert isinstance(part.inputs, Rows)
+    assert isinstance(part.inputs, LazySubset)
     assert part.inputs.shape == (2, 2)
     assert part.inputs[np.array([0])].tolist() == [[2, 3]]
     assert isinstance(part.inputs._inputs, np.memmap), "a subset of a subset looks up once"

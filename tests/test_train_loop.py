@@ -14,8 +14,7 @@ from train_helpers import CLASSES, pictures, quick, table
 
 import tolerant.data.batches as batches
 from tolerant.data.augment import augment
-from tolerant.data.dataset import NoisyDataset
-from tolerant.data.dataset import Rows as DatasetRows
+from tolerant.data.dataset import LazySubset, NoisyDataset
 from tolerant.data.split import split_validation
 from tolerant.losses import LqLoss
 from tolerant.train import (
@@ -325,7 +324,7 @@ def test_a_rank_reads_only_the_rows_it_scores(monkeypatch, num_ranks, resident):
     data = pictures(100)
     read = []
 
-    class Watched(DatasetRows):
+    class Watched(LazySubset):
         def __getitem__(self, index):
             read.extend(index.tolist())
             return super().__getitem__(index)

@@ -59,7 +59,7 @@ class Features:
     @classmethod
     def fit(cls, dataset: NoisyDataset) -> Features:
         """For the rows to train on."""
-        text = TextFeatures.fit(dataset.inputs) if dataset.kind == "text" else None
+        text = TextFeatures.fit(np.asarray(dataset.inputs)) if dataset.kind == "text" else None
         shape = (len(text.vocabulary),) if text else tuple(map(int, dataset.inputs.shape[1:]))
         return cls(dataset.kind, shape, dataset.class_names, dataset.encoder, text)
 
@@ -68,7 +68,7 @@ class Features:
         if self.text is None:
             return replace(dataset, cells=None)  # each fold would copy its rows of them
         return NoisyDataset(
-            self.text.transform(dataset.inputs),
+            self.text.transform(np.asarray(dataset.inputs)),
             dataset.given_labels,
             dataset.true_labels,
             dataset.class_names,

@@ -31,7 +31,7 @@ class TextFeatures:
     scale: float
 
     @classmethod
-    def fit(cls, texts: Sequence[str]) -> TextFeatures:
+    def fit(cls, texts: Sequence[str] | np.ndarray) -> TextFeatures:
         """Learn words and pairs of words that occur in at least two texts, the 20,000 most frequent."""
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, min_df=2, max_features=_MOST_FEATURES)
@@ -46,7 +46,7 @@ class TextFeatures:
         words = tuple(str(word) for word in vectorizer.get_feature_names_out())
         return cls(words, tuple(map(float, vectorizer.idf_)), unit_scale(matrix))
 
-    def transform(self, texts: Sequence[str]) -> SparseRows:
+    def transform(self, texts: Sequence[str] | np.ndarray) -> SparseRows:
         """One row a text; words that were not fitted are ignored."""
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, vocabulary=self.vocabulary)

@@ -143,13 +143,19 @@ def _draw_curves(axes: Any, runs: dict[str, Trained]) -> None:
 
 
 def _draw_suspects(figure: Any, index: np.ndarray, result: TrainResult, data: NoisyDataset) -> None:
+    import numpy as np
+
     from tolerant.train import predict_log_proba
 
     figure.suptitle("The 40 most doubted labels: given → suggested")
     suspects = data.subset(index)
     suggested = predict_log_proba(result.model, suspects, result.preprocess).argmax(1)
     for axes, image, given, better in zip(
-        figure.subplots(4, 10).flat, suspects.inputs, suspects.given_labels, suggested, strict=True
+        figure.subplots(4, 10).flat,
+        np.asarray(suspects.inputs),
+        suspects.given_labels,
+        suggested,
+        strict=True,
     ):
         axes.imshow(255 - image[..., 0], cmap="gray", vmin=0, vmax=255)
         axes.set_title(f"{data.class_names[given]} → {data.class_names[better]}", fontsize=9, pad=2)

@@ -13,7 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from tolerant.data.damage import DAMAGE, reason
-from tolerant.data.dataset import Kind, NoisyDataset, encode_labels
+from tolerant.data.dataset import Kind, NoisyDataset
+from tolerant.data.labels import encode_labels
 
 # Deflate cannot shrink by more than 1032, so a larger claim is a lie that would only cost memory.
 MAX_RATIO = 1032

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-import warnings
-from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -15,8 +11,21 @@ if TYPE_CHECKING:
     from tolerant.data.encoder import TableEncoder
 
 Kind = Literal["image", "table", "text"]
-# An array, a memory map, or files decoded on demand: inputs[int64 array] gives those rows.
-Inputs = Any
+
+
+class Inputs(Protocol):
+    """What rows are read from: an array, a memory map, or files that are decoded on demand."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        """The rows that an int64 array names."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +120,7 @@ class NoisyDataset:
         in_memory = isinstance(self.inputs, np.ndarray) and not isinstance(self.inputs, np.memmap)
         return replace(
             self,
-            inputs=self.inputs[index] if in_memory else Rows(self.inputs, index),
+            inputs=self.inputs[index] if in_memory else LazySubset(self.inputs, index),
             given_labels=self.given_labels[index],
             true_labels=None if self.true_labels is None else self.true_labels[index],
             ids=self.ids[index],
@@ -124,15 +133,18 @@ class NoisyDataset:
         return replace(self, given_labels=given_labels)
 
 
-class Rows:
+class LazySubset:
     """Some rows of inputs that are not in memory, read when asked for."""
 
+    _inputs: Inputs
+    _index: np.ndarray
+
     def __init__(self, inputs: Inputs, index: np.ndarray) -> None:
-        nested = isinstance(inputs, Rows)  # a subset of a subset looks up once
-        self._inputs: Inputs = inputs._inputs if nested else inputs
-        self._index: np.ndarray = inputs._index[index] if nested else index
         self.shape = (len(index), *inputs.shape[1:])
         self.dtype = inputs.dtype
+        if isinstance(inputs, LazySubset):  # a subset of a subset looks up once
+            index, inputs = inputs._index[index], inputs._inputs
+        self._inputs, self._index = inputs, index
 
     def __len__(self) -> int:
         return len(self._index)
@@ -151,77 +163,3 @@ def check_labels(labels: Any, num_rows: int, num_classes: int, name: str, lowest
             f"{name} must be in [{lowest}, {num_classes - 1}]; got {labels.min()} to {labels.max()}"
         )
     return labels.astype(np.int64, copy=False)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _plain(name: str) -> str:
-    """The same for labels that a person hardly tells apart: Yes and yes, 1 and 1.0, é of one sign or two."""
-    if len(name) == 1:
-        return name  # a and A are letters
-    plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
-    return re.sub(r"(?<=\d)\.0+$", "", plain)
-
-
-def encode_labels(
-    words: Any,
-    source: object,
-    class_names: Any = None,
-    min_per_class: int = 2,
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Label words as int64 (N,) and the class names, sorted (as numbers if all are whole numbers).
-
-    With `class_names` the classes are those, in that order, and any other label is an error.
-
-    >>> encode_labels(["10", "9", "10", "9"], "x.csv")
-    (array([1, 0, 1, 0]), ('9', '10'))
-    """
-    found, codes, counts = np.unique(np.asarray(words, dtype=str), return_inverse=True, return_counts=True)
-    names = [str(word) for word in found]
-    if class_names is not None:
-        known = [str(name) for name in class_names]
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise ValueError(f"{source}: label {unknown[0]!r} is none of the classes {known!r}")
-    else:
-        if len(names) < 2:
-            why = f"every row is labelled {names[0]!r}" if names else "there is no row"
-            raise ValueError(f"{source}: {why}; at least two classes are needed")
-        rare = [name for name, count in zip(names, counts, strict=True) if count < min_per_class]
-        if rare:
-            if len(rare) > len(names) / 2 and all(_is_number(name) for name in names):
-                raise ValueError(
-                    f"{source}: {len(rare)} of {len(names)} different labels have fewer than the "
-                    f"{min_per_class} rows a class needs, and all are numbers. Is this a quantity? "
-                    "Only classes are learnt: cut it into ranges first, or pass min_per_class=1 "
-                    "(--min-per-class 1)"
-                )
-            # In a handful of rows two or three rare labels are slips of the pen.
-            if len(rare) > len(names) / 2 and len(names) > max(10, len(codes) / 2):
-                raise ValueError(
-                    f"{source}: {len(names)} different labels in {len(codes)} rows, such as {rare[0]!r}: "
-                    "they look like names of rows. Name the column of classes with label=... (--label), "
-                    "or pass min_per_class=1 (--min-per-class 1)"
-                )
-            others = f" (so have {len(rare) - 1} other labels)" if len(rare) > 1 else ""
-            raise ValueError(
-                f"{source}: label {rare[0]!r} has fewer than the {min_per_class} rows a class needs"
-                f"{others}; "
-                "correct it, drop the row, or pass min_per_class=1 (--min-per-class 1)"
-            )
-        alike = Counter(_plain(name) for name in names)
-        for word in (word for word, count in alike.items() if count > 1):
-            same = [name for name in names if _plain(name) == word]
-            shown = len({unicodedata.normalize("NFC", name) for name in same})
-            listed = " and ".join((repr if shown == len(same) else ascii)(name) for name in same)
-            warnings.warn(f"{source}: {listed} count as different labels", stacklevel=4)
-        whole = all(name.removeprefix("-").isdecimal() for name in names)
-        known = sorted(names, key=int) if whole else names
-    place = {name: code for code, name in enumerate(known)}
-    return np.array([place[name] for name in names], np.int64)[codes], tuple(known)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.data.dataset import NoisyDataset, encode_labels
+from tolerant.data.dataset import NoisyDataset
 from tolerant.data.frame import check_columns, label_words, labelled_rows, read_frame
+from tolerant.data.labels import encode_labels
 from tolerant.data.pictures import Size, read_pictures
 
 # HEIC takes the plugin pillow-heif; without it those files are named as left out, not passed over.

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.data.dataset import NoisyDataset, encode_labels
+from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 from tolerant.data.frame import check_columns, label_words, labelled_rows, read_frame, texts
+from tolerant.data.labels import encode_labels
 from tolerant.extras import extra
 
 _FEWEST_TO_JUDGE = 20  # in fewer rows a column may be like the label by chance

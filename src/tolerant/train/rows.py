@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from tolerant.data.augment import augment, draw
 from tolerant.data.batches import Batches
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import Inputs, NoisyDataset
 from tolerant.train import distributed
 from tolerant.train.recipe import Recipe
 
@@ -32,7 +31,7 @@ class Preprocess:
     """float32: one number for images, (D,) for tables."""
 
     @classmethod
-    def fit(cls, inputs: Any, kind: str, recipe: Recipe) -> Preprocess:
+    def fit(cls, inputs: Inputs, kind: str, recipe: Recipe) -> Preprocess:
         """Measure ``inputs``; pixels are added as whole numbers, so no order of adding shows."""
         num_rows, shape = len(inputs), tuple(inputs.shape[1:])
         total = np.zeros(shape, np.int64 if kind == "image" else np.float64)
@@ -162,7 +161,7 @@ def draw_epoch(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dic
     }
 
 
-def _chunks(inputs: Any, kind: str) -> Iterator[np.ndarray]:
+def _chunks(inputs: Inputs, kind: str) -> Iterator[np.ndarray]:
     size = _CHUNK
     if kind == "image":  # sums of whole numbers, the same however they are cut; those of a table are not
         size = max(1, min(size, _CHUNK_CELLS // math.prod(inputs.shape[1:])))
