@@ -5,22 +5,14 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from tolerant.data.spreadsheet import plain_numbers
-from tolerant.extras import extra
+from tolerant.data.columns import as_dates, as_numbers, as_words
 
-# What an empty cell may look like in a CSV file; compared in lower case, without blanks around it.
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "#n/a"})
 MAX_CATEGORIES = 64
-# A column of numbers with a few words in it is a typing error; one with many is a set of codes.
-MOSTLY_NUMBERS = 0.9
-# Dates that mean one thing everywhere: 2024-12-31, with or without a time; and 31.12.2024. Not 12/11/2024.
-_ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-_DATES = {_ISO_DATE: "ISO8601", r"\d{1,2}\.\d{1,2}\.\d{4}": "%d.%m.%Y"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class Column:
 
     def features(self, series: Any) -> list[np.ndarray]:
         if self.kind != "category":
-            numbers, empty = (_as_dates if self.kind == "date" else _as_numbers)(series, self.name)
+            numbers, empty = (as_dates if self.kind == "date" else as_numbers)(series, self.name)
             if numbers is None:
                 raise ValueError(
                     f"column {self.name!r} held {self.kind}s in training; now it holds words. Write "
@@ -52,7 +44,7 @@ class Column:
             scaled = np.clip((np.where(empty, self.mean, numbers) - self.mean) / self.std, -1e6, 1e6)
             named = [scaled]
         else:
-            words, empty = _as_words(series)
+            words, empty = as_words(series)
             named = [(words == word) & ~empty for word in self.categories]
         return [*named, empty] if self.missing else named
 
@@ -86,57 +78,15 @@ class TableEncoder:
             raise ValueError(
                 f"categorical names {absent[0]!r}, which is no column of the features {list(frame.columns)}"
             )
-        columns, holes, names, counters = [], [], [], []
+        findings = _Findings()
+        columns = []
         for name in frame.columns:
-            kind: Literal["number", "date"] = "number"
-            numbers, empty = None, np.empty(0, bool)
-            if name not in categorical:
-                numbers, empty = _as_numbers(frame[name], name)
-            if name not in categorical and numbers is None:
-                kind, (numbers, empty) = "date", _as_dates(frame[name], name)
-            if numbers is None:
-                words, empty = _as_words(frame[name])
-            if empty.all():
-                warnings.warn(f"column {name!r} is empty and is left out", stacklevel=2)
-                continue
-            missing = bool(empty.any())
-            if missing:
-                holes.append(f"{name!r} ({empty.sum()})")
-            if numbers is None:
-                counts = Counter(words[~empty])
-                if len(counts) > max(MAX_CATEGORIES, len(words) / 2):
-                    names.append(f"{name!r} ({words[~empty][0][:40]!r} ...)")
-                frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_CATEGORIES]
-                columns.append(Column(name, "category", missing, categories=tuple(frequent)))
-            else:
-                mean, std = _moments(numbers[~empty], name)
-                if len(numbers) > MAX_CATEGORIES and np.array_equal(
-                    numbers, numbers[0] + np.arange(len(numbers))
-                ):
-                    counters.append(repr(name))
-                columns.append(Column(name, kind, missing, mean, std))
+            column = _fit_column(frame[name], name, name in categorical, findings)
+            if column is not None:
+                columns.append(column)
+        findings.warn(num_columns=len(frame.columns))
         if not columns:
             raise ValueError("the table has no column with values beside the label")
-        if holes:
-            more = ", ..." if len(holes) > 5 else ""
-            warnings.warn(
-                f"{len(holes)} of {len(frame.columns)} columns have missing values, which become "
-                f"the mean, or a category of their own: {', '.join(holes[:5])}{more}",
-                stacklevel=2,
-            )
-        if names:
-            warnings.warn(
-                f"nearly every row has a word of its own in {', '.join(names[:5])}; {MAX_CATEGORIES} of them "
-                "become features. Names of rows go with id=... (--id), free text with text=... (--text), "
-                "the rest with ignore=... (--ignore)",
-                stacklevel=2,
-            )
-        if counters:
-            warnings.warn(
-                f"{', '.join(counters[:5])} counts the rows, and so tells how they were sorted; leave it out "
-                f"with ignore=[{counters[0]}] (--ignore {counters[0]})",
-                stacklevel=2,
-            )
         return cls(tuple(columns))
 
     @property
@@ -175,87 +125,75 @@ class TableEncoder:
             raise ValueError(f"this is not a saved table encoder: {error!r}") from error
 
 
-def _as_words(series: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(object (N,) of str, bool (N,) where the cell is missing)."""
-    cells = series.to_numpy(object)
-    for cell in cells[:1]:
-        if isinstance(cell, list | dict | tuple | np.ndarray):
-            raise ValueError(
-                f"column {series.name!r} holds lists; only numbers, dates and words are read. Make a column "
-                f"of each entry, or leave it out: ignore=[{series.name!r}] (--ignore {series.name!r})"
+@dataclass(frozen=True)
+class _Findings:
+    """What a person should know of the columns, each called by its name."""
+
+    empty: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """With the number of missing cells."""
+    row_names: list[str] = field(default_factory=list)
+    """Columns with a word of its own in nearly every row, each with an example."""
+    counters: list[str] = field(default_factory=list)
+    """Columns that count the rows: 1, 2, 3 ..."""
+
+    def warn(self, num_columns: int) -> None:
+        """All of them, as warnings where `TableEncoder.fit` was called."""
+        for name in self.empty:
+            warnings.warn(f"column {name} is empty and is left out", stacklevel=3)
+        if self.missing:
+            more = ", ..." if len(self.missing) > 5 else ""
+            warnings.warn(
+                f"{len(self.missing)} of {num_columns} columns have missing values, which become "
+                f"the mean, or a category of their own: {', '.join(self.missing[:5])}{more}",
+                stacklevel=3,
             )
-    words = np.array([str(cell).strip() for cell in cells], object)
-    empty = np.fromiter((word.lower() in MISSING for word in words), bool, len(words))
-    return words, empty | np.asarray(series.isna(), bool)
-
-
-def _as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
-    """(float64 (N,), where missing), or None for a column of words."""
-    pandas = extra("pandas")
-    if pandas.api.types.is_datetime64_any_dtype(series.dtype):
-        return None, np.asarray(series.isna(), bool)
-    if pandas.api.types.is_numeric_dtype(series.dtype):
-        numbers = series.to_numpy(np.float64, na_value=np.nan)
-        empty = np.isnan(numbers)
-    elif (quick := _all_numbers(series)) is not None:
-        numbers, empty = quick, np.zeros(len(quick), bool)
-    else:
-        words, empty = _as_words(series)
-        numbers = np.full(len(words), np.nan)
-        plain = plain_numbers(words[~empty], series.attrs.get("separator", ","))
-        numbers[~empty] = pandas.to_numeric(pandas.Series(plain), errors="coerce")
-        bad = np.flatnonzero(np.isnan(numbers) & ~empty)
-        if len(bad) > (1 - MOSTLY_NUMBERS) * (~empty).sum():
-            return None, empty
-        if len(bad):
-            raise ValueError(
-                f"column {name!r} holds numbers except for {len(bad)} cells (first: "
-                f"{words[bad[0]]!r} in row {series.index[bad[0]]}); correct them, or pass "
-                f"categorical=[{name!r}] (--categorical {name!r})"
+        if self.row_names:
+            warnings.warn(
+                f"nearly every row has a word of its own in {', '.join(self.row_names[:5])}; "
+                f"{MAX_CATEGORIES} of them become features. Names of rows go with id=... (--id), free text "
+                "with text=... (--text), the rest with ignore=... (--ignore)",
+                stacklevel=3,
             )
-    infinite = np.flatnonzero(np.isinf(numbers))
-    if len(infinite):
-        raise ValueError(
-            f"column {name!r} has an infinite value in row {series.index[infinite[0]]}; write a number or "
-            "leave the cell empty, which counts as missing; or leave the column out: "
-            f"ignore=[{name!r}] (--ignore {name!r})"
-        )
-    return numbers, empty
+        if self.counters:
+            first = self.counters[0]
+            warnings.warn(
+                f"{', '.join(self.counters[:5])} counts the rows, and so tells how they were sorted; "
+                f"leave it out with ignore=[{first}] (--ignore {first})",
+                stacklevel=3,
+            )
 
 
-def _all_numbers(series: Any) -> np.ndarray | None:
-    """Cells of text that are numbers without exception, as in most columns: the fast way."""
-    pandas = extra("pandas")
-    if not pandas.api.types.is_string_dtype(series):  # Python's True in a column of objects is a word
+def _fit_column(series: Any, name: str, is_category: bool, findings: _Findings) -> Column | None:
+    """How a column becomes features: numbers if it holds such, else dates, else words; None if empty."""
+    numbers: np.ndarray | None = None
+    kind: Literal["number", "date"] = "number"
+    if not is_category:
+        numbers, empty = as_numbers(series, name)
+        if numbers is None:
+            kind = "date"
+            numbers, empty = as_dates(series, name)
+    if numbers is None:
+        words, empty = as_words(series)
+    if empty.all():
+        findings.empty.append(repr(name))
         return None
-    numbers = pandas.to_numeric(series, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    return None if np.isnan(numbers).any() else numbers
+    missing = bool(empty.any())
+    if missing:
+        findings.missing.append(f"{name!r} ({empty.sum()})")
+    if numbers is not None:
+        if _counts_rows(numbers):
+            findings.counters.append(repr(name))
+        return Column(name, kind, missing, *_moments(numbers[~empty], name))
+    counts = Counter(words[~empty])
+    if len(counts) > max(MAX_CATEGORIES, len(words) / 2):
+        findings.row_names.append(f"{name!r} ({words[~empty][0][:40]!r} ...)")
+    frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_CATEGORIES]
+    return Column(name, "category", missing, categories=tuple(frequent))
 
 
-def _as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
-    """(days since 1970, float64 (N,), where missing), or None for a column of words."""
-    pandas = extra("pandas")
-    day = pandas.Timedelta(days=1)
-    if pandas.api.types.is_datetime64_any_dtype(series.dtype):
-        days = (series - pandas.Timestamp(0, tz=series.dt.tz)) / day
-        numbers = days.to_numpy(np.float64, na_value=np.nan)
-        return numbers, np.isnan(numbers)
-    words, empty = _as_words(series)
-    cells = pandas.Series(words[~empty], dtype=object)
-    fits = {form: cells.str.fullmatch(pattern).mean() for pattern, form in _DATES.items()}
-    form = max(fits, key=fits.__getitem__)
-    if fits[form] < MOSTLY_NUMBERS:
-        return None, empty
-    parsed = pandas.to_datetime(cells, format=form, errors="coerce", utc=True)
-    bad = np.flatnonzero(~empty)[parsed.isna()]
-    if len(bad):
-        raise ValueError(
-            f"column {name!r} holds dates except for {len(bad)} cells (first: {words[bad[0]]!r} in row "
-            f"{series.index[bad[0]]}); correct them, or pass categorical=[{name!r}] (--categorical {name!r})"
-        )
-    numbers = np.full(len(words), np.nan)
-    numbers[~empty] = (parsed - pandas.Timestamp(0, tz="UTC")) / day
-    return numbers, empty
+def _counts_rows(numbers: np.ndarray) -> bool:
+    return len(numbers) > MAX_CATEGORIES and np.array_equal(numbers, numbers[0] + np.arange(len(numbers)))
 
 
 def _moments(numbers: np.ndarray, name: str) -> tuple[float, float]:

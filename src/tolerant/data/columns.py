@@ -1,0 +1,101 @@
+"""The cells of one column of a table, read as numbers, as dates or as words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tolerant.data.spreadsheet import plain_numbers
+from tolerant.extras import extra
+
+# What an empty cell may look like in a CSV file; compared in lower case, without blanks around it.
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "#n/a"})
+# A column of numbers with a few words in it is a typing error; one with many is a set of codes.
+MOSTLY_NUMBERS = 0.9
+# Dates that mean one thing everywhere: 2024-12-31, with or without a time; and 31.12.2024. Not 12/11/2024.
+_ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+_DATES = {_ISO_DATE: "ISO8601", r"\d{1,2}\.\d{1,2}\.\d{4}": "%d.%m.%Y"}
+
+
+def as_words(series: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(object (N,) of str, bool (N,) where the cell is missing)."""
+    cells = series.to_numpy(object)
+    for cell in cells[:1]:
+        if isinstance(cell, list | dict | tuple | np.ndarray):
+            raise ValueError(
+                f"column {series.name!r} holds lists; only numbers, dates and words are read. Make a column "
+                f"of each entry, or leave it out: ignore=[{series.name!r}] (--ignore {series.name!r})"
+            )
+    words = np.array([str(cell).strip() for cell in cells], object)
+    empty = np.fromiter((word.lower() in MISSING for word in words), bool, len(words))
+    return words, empty | np.asarray(series.isna(), bool)
+
+
+def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
+    """(float64 (N,), where missing), or None for a column of words."""
+    pandas = extra("pandas")
+    if pandas.api.types.is_datetime64_any_dtype(series.dtype):
+        return None, np.asarray(series.isna(), bool)
+    if pandas.api.types.is_numeric_dtype(series.dtype):
+        numbers = series.to_numpy(np.float64, na_value=np.nan)
+        empty = np.isnan(numbers)
+    elif (quick := _all_numbers(series)) is not None:
+        numbers, empty = quick, np.zeros(len(quick), bool)
+    else:
+        words, empty = as_words(series)
+        numbers = np.full(len(words), np.nan)
+        plain = plain_numbers(words[~empty], series.attrs.get("separator", ","))
+        numbers[~empty] = pandas.to_numeric(pandas.Series(plain), errors="coerce")
+        bad = np.flatnonzero(np.isnan(numbers) & ~empty)
+        if len(bad) > (1 - MOSTLY_NUMBERS) * (~empty).sum():
+            return None, empty
+        if len(bad):
+            raise ValueError(
+                f"column {name!r} holds numbers except for {len(bad)} cells (first: "
+                f"{words[bad[0]]!r} in row {series.index[bad[0]]}); correct them, or pass "
+                f"categorical=[{name!r}] (--categorical {name!r})"
+            )
+    infinite = np.flatnonzero(np.isinf(numbers))
+    if len(infinite):
+        raise ValueError(
+            f"column {name!r} has an infinite value in row {series.index[infinite[0]]}; write a number or "
+            "leave the cell empty, which counts as missing; or leave the column out: "
+            f"ignore=[{name!r}] (--ignore {name!r})"
+        )
+    return numbers, empty
+
+
+def _all_numbers(series: Any) -> np.ndarray | None:
+    """Cells of text that are numbers without exception, as in most columns: the fast way."""
+    pandas = extra("pandas")
+    if not pandas.api.types.is_string_dtype(series):  # Python's True in a column of objects is a word
+        return None
+    numbers = pandas.to_numeric(series, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return None if np.isnan(numbers).any() else numbers
+
+
+def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
+    """(days since 1970, float64 (N,), where missing), or None for a column of words."""
+    pandas = extra("pandas")
+    day = pandas.Timedelta(days=1)
+    if pandas.api.types.is_datetime64_any_dtype(series.dtype):
+        days = (series - pandas.Timestamp(0, tz=series.dt.tz)) / day
+        numbers = days.to_numpy(np.float64, na_value=np.nan)
+        return numbers, np.isnan(numbers)
+    words, empty = as_words(series)
+    cells = pandas.Series(words[~empty], dtype=object)
+    fits = {form: cells.str.fullmatch(pattern).mean() for pattern, form in _DATES.items()}
+    form = max(fits, key=fits.__getitem__)
+    if fits[form] < MOSTLY_NUMBERS:
+        return None, empty
+    parsed = pandas.to_datetime(cells, format=form, errors="coerce", utc=True)
+    bad = np.flatnonzero(~empty)[parsed.isna()]
+    if len(bad):
+        raise ValueError(
+            f"column {name!r} holds dates except for {len(bad)} cells (first: {words[bad[0]]!r} in row "
+            f"{series.index[bad[0]]}); correct them, or pass categorical=[{name!r}] (--categorical {name!r})"
+        )
+    numbers = np.full(len(words), np.nan)
+    numbers[~empty] = (parsed - pandas.Timestamp(0, tz="UTC")) / day
+    return numbers, empty
