@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -63,77 +63,93 @@ class Fleet:
         progress, and a job that fails ends all: what fails on one rank may go on on the others, which
         would then exchange the gradients of two jobs.
         """
-        ranks = current()
-        # Side by side they would exchange gradients in the order in which each rank's device is ready.
-        side_by_side = self.side_by_side if ranks.size == 1 else 1
-        progress: ProgressMode = "quiet" if ranks.rank else self.progress
-        waiting = enumerate(jobs)
-        active: dict[int, tuple[Run, Iterator[bool]]] = {}
-        ended: dict[int, TrainResult | Exception] = {}
-
-        def end(index: int, result: TrainResult | Exception) -> None:
-            active.pop(index, None)
-            ended[index] = result
-            if on_result is not None:
-                on_result(index, result)
-
-        def fail(index: int, error: Exception) -> None:
-            if ranks.size > 1:
-                raise error
-            end(index, error)
-            failed.append(error)
-
-        failed: list[Exception] = []  # whose runs' memory is still to be given to the others
-        stopping = _Stop()
+        stop = _Stop()
+        progress: ProgressMode = "quiet" if current().rank else self.progress
         # CPU dropout draws from torch's global generator, which belongs to the caller.
-        with torch.random.fork_rng(devices=[]), stopping.on_interrupt(), Display(progress) as show:
-            while True:
-                while len(active) < side_by_side:
-                    index, job = next(waiting, (-1, None))
-                    if job is None:
-                        break
-                    if stopping.requested:
-                        stopping.cut_short = True
-                        break
-                    _let_go(failed, self.device)
-                    try:
-                        run = Run(job, self.device, graph=self.graph)
-                    except Exception as error:
-                        fail(index, error)
-                        continue
-                    active[index] = (run, run.go())
-                    show.start(index, run)
-                if not active:
-                    break
-                _let_go(failed, self.device)
-                busy = False
-                for index, (run, steps) in list(active.items()):
-                    run.stop_requested = stopping.requested
-                    try:
-                        with _stream(run):
-                            busy = next(steps) or busy
-                        show.tick(index, run)
-                    except StopIteration:
-                        assert run.result is not None
-                        show.end(index, run)
-                        end(index, run.result)
-                    except KeyboardInterrupt:
-                        stopping.requested = stopping.cut_short = True
-                        active.pop(index)
-                    except Exception as error:
-                        fail(index, error)
-                del run, steps  # or the one that ended would lie beside the next one on the device
-                if not busy:
+        with torch.random.fork_rng(devices=[]), stop.on_interrupt(), Display(progress) as show:
+            runs = _Runs(self, jobs, on_result, stop, show)
+            runs.start_more()
+            while runs.active:
+                _let_go(runs.failed, self.device)
+                if not runs.step_each():
                     time.sleep(1e-4)  # every run waits for the device
-        if stopping.cut_short:
+                runs.start_more()
+        if stop.cut_short:
             raise KeyboardInterrupt("stopped; the same call goes on from the checkpoints.")
-        return [ended[index] for index in sorted(ended)]
+        return [runs.ended[index] for index in sorted(runs.ended)]
+
+
+class _Runs:
+    """The jobs of one `Fleet.run`: those to come, those under way, and what became of the others."""
+
+    def __init__(
+        self, fleet: Fleet, jobs: Iterable[Job], on_result: OnResult | None, stop: _Stop, show: Display
+    ) -> None:
+        self._fleet, self._on_result, self._stop, self._show = fleet, on_result, stop, show
+        self._one_process = current().size == 1
+        # Side by side, ranks would exchange gradients in the order in which each one's device is ready.
+        self._most = fleet.side_by_side if self._one_process else 1
+        self._waiting = enumerate(jobs)
+        self.active: dict[int, tuple[Run, Iterator[bool]]] = {}
+        self.ended: dict[int, TrainResult | Exception] = {}
+        self.failed: list[Exception] = []
+        """Those whose runs still hold memory that the other runs could use."""
+
+    def start_more(self) -> None:
+        """Begin waiting jobs for as long as there is room beside those under way."""
+        while len(self.active) < self._most:
+            index, job = next(self._waiting, (-1, None))
+            if job is None:
+                return
+            if self._stop.requested:
+                self._stop.cut_short = True
+                return
+            _let_go(self.failed, self._fleet.device)
+            try:
+                run = Run(job, self._fleet.device, graph=self._fleet.graph)
+            except Exception as error:
+                self._fail(index, error)
+                continue
+            self.active[index] = (run, run.go())
+            self._show.start(index, run)
+
+    def step_each(self) -> bool:
+        """Let every run go on to its next step; whether any of them gave the device work."""
+        busy = False
+        for index, (run, steps) in list(self.active.items()):
+            run.stop_requested = self._stop.requested
+            try:
+                with _stream(run):
+                    busy = next(steps) or busy
+                self._show.tick(index, run)
+            except StopIteration:
+                assert run.result is not None
+                self._show.end(index, run)
+                self._end(index, run.result)
+            except KeyboardInterrupt:
+                self._stop.requested = self._stop.cut_short = True
+                self.active.pop(index)
+            except Exception as error:
+                self._fail(index, error)
+        return busy
+
+    def _end(self, index: int, result: TrainResult | Exception) -> None:
+        self.active.pop(index, None)
+        self.ended[index] = result
+        if self._on_result is not None:
+            self._on_result(index, result)
+
+    def _fail(self, index: int, error: Exception) -> None:
+        if not self._one_process:
+            raise error
+        self._end(index, error)
+        self.failed.append(error)
 
 
 def _let_go(failed: list[Exception], device: torch.device) -> None:
-    """Free what failed runs hold: a traceback keeps its frames, and they the run with all its memory.
+    """Free the memory of failed runs: an error's traceback keeps its frames, and these the run.
 
-    Only once others go on: the last one's frames are left to a debugger.
+    Called only while other runs go on: the frames of the last one to fail are left to a debugger.
     """
     if failed and device.type == "cuda":
         with suppress(RuntimeError):  # the device itself may have failed
@@ -144,7 +160,7 @@ def _let_go(failed: list[Exception], device: torch.device) -> None:
             traceback.clear_frames(None if each is None else each.__traceback__)
 
 
-def _stream(run: Run) -> Any:
+def _stream(run: Run) -> AbstractContextManager[Any]:
     stream = run.stepper.stream
     return nullcontext() if stream is None else torch.cuda.stream(stream)
 
