@@ -63,26 +63,24 @@ def learn(
     """Score every row out of fold, then train on those whose label is more likely right than wrong.
 
     That is the paper's pruning with a first round before the first epoch, by models that had not yet seen
-    the row; by default the rounds at p_y <= k follow. Where it would leave fewer than 50 rows, all are
-    trained on; not where it would leave fewer than half, since the folds find most of many wrong labels.
-
-    With ``folds`` below 2, or where no two classes would be left to train a fold on, the final model scores
-    its own training rows: cheaper, but rows it has memorised are missed.
-
-    ``reviewed`` (bool [N]) marks labels that a person has decided: not left out before the first epoch, and
-    not among the suspects.
-
-    ``start`` is a model that the final training goes on from; folds start anew, since it has seen their rows.
-
-    ``checkpoints`` is a folder from which the same call goes on where it was cut off.
-    ``callbacks`` are told of the final training.
+    the row; by default the rounds at p_y <= k follow. Where the first round would leave fewer than 50 rows,
+    all are trained on. It may leave fewer than half: the folds find most of many wrong labels.
 
     Over several ranks (`tolerant.train.distributed`) each of the trainings is shared by all of them; every
     rank scores the rows, and what rank 0 believes is trained on by all.
 
-    ``k="auto"`` needs no true label: the noise model fitted to the out-of-fold predictions estimates the
-    share of wrong labels, and k is the out-of-fold p_y below which that share of the rows lies (between
-    0.05 and 0.9). The paper's 0.5 suits ten classes; many classes or hard rows leave right labels below it.
+    Args:
+        settings: with ``k="auto"``, the noise model fitted to the out-of-fold predictions estimates the
+            share of wrong labels, and k is the out-of-fold p_y below which that share of the rows lies
+            (between 0.05 and 0.9); no true label is needed. The paper's 0.5 suits ten classes; many classes
+            or hard rows leave right labels below it.
+        folds: with fewer than 2, or where no two classes would be left to train a fold on, the final model
+            scores its own training rows: cheaper, but rows it has memorised are missed.
+        reviewed: bool [N], the labels that a person has decided: not left out before the first epoch, and
+            not among the suspects.
+        start: a model that the final training goes on from. Folds start anew, since it has seen their rows.
+        checkpoints: a folder, from which the same call goes on where it was cut off.
+        callbacks: told of the final training.
     """
     if folds < 0:
         raise ValueError(f"folds must be 0 (score with the final model) or more; got {folds!r}.")
@@ -98,10 +96,9 @@ def learn(
         every = max(1, job.recipe.epochs // 12)
         return replace(job, checkpoint=Path(checkpoints) / name.replace(" ", "-"), checkpoint_every=every)
 
-    scored = OutOfFold(np.zeros((num_rows, dataset.num_classes), np.float32), np.zeros(num_rows, bool))
     if folds >= 2:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "pruning at k=")  # of the final model it is said
+            warnings.filterwarnings("ignore", "pruning at k=")  # the final training tells of its own
             scored = out_of_fold(
                 dataset,
                 job_of,
@@ -111,11 +108,13 @@ def learn(
                 sample_weight=sample_weight,
                 progress=progress,
             )
+    else:
+        scored = OutOfFold.none_of(dataset)
     believed, k = _judge(dataset, scored, settings, first_k)
     if reviewed is not None:
         believed |= reviewed
     # Ranks on unlike processors may differ in the last bit, and would train on different rows.
-    believed, k = current().first(believed), float(current().first(np.array([k]))[0])
+    believed, k = current().of_rank_0(believed), float(current().of_rank_0(np.array([k]))[0])
 
     used = np.flatnonzero(believed if sample_weight is None else believed & (sample_weight > 0))
     rows = dataset if len(used) == num_rows else dataset.subset(used)
@@ -123,23 +122,15 @@ def learn(
     job = replace(job_of(rows, weight, "all rows", k), callbacks=callbacks)
     if start is not None:
         job = replace(job, model=start)
-    (result,) = Fleet(side_by_side=1, device=device, progress=progress).run([job])
-    if isinstance(result, Exception):
-        raise result
+    result = Fleet(side_by_side=1, device=device, progress=progress).run_one(job)
 
     probs = scored.probs
     if not scored.held_out.all():
         own = np.exp(predict_log_proba(result.model, dataset, result.preprocess, device=device))
         probs = np.where(scored.held_out[:, None], probs, own)
     p_y = probs[np.arange(num_rows), dataset.given_labels]
-    kept, pruned_at = np.ones(num_rows, bool), np.full(num_rows, -1)
-    pruned = job.prune is not None or not believed.all()  # without the rounds at k, the first one
-    if pruned:
-        # Validation rows and rows of weight 0 did not train: judged as they would have been.
-        kept = believed.copy() if result.kept.all() else believed & (p_y > k)
-        pruned_at[~believed] = 0
-        trained = used[result.train_index]
-        kept[trained], pruned_at[trained] = result.kept, result.pruned_at
+    kept, pruned_at = _pruned(believed, used, result, p_y > k)
+    pruned = job.prune is not None or not believed.all()
     suspects = find_suspects(
         dataset.given_labels,
         probs,
@@ -151,6 +142,20 @@ def learn(
         seed=settings.seed,
     )
     return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if job.prune else None)
+
+
+def _pruned(
+    believed: np.ndarray, used: np.ndarray, result: TrainResult, above_k: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Learned.kept` and `Learned.pruned_at`, of all rows: the trained ones are rows ``used[train_index]``.
+
+    Rows that were held out for validation, or had no weight, are judged as they would have been.
+    """
+    kept = believed.copy() if result.kept.all() else believed & above_k
+    pruned_at = np.where(believed, -1, 0)
+    trained = used[result.train_index]
+    kept[trained], pruned_at[trained] = result.kept, result.pruned_at
+    return kept, pruned_at
 
 
 def _judge(

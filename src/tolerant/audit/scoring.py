@@ -31,6 +31,12 @@ class OutOfFold:
     held_out: np.ndarray
     """bool [N]; False for a row that no fold could hold out, since only one class would have been left."""
 
+    @classmethod
+    def none_of(cls, dataset: NoisyDataset) -> OutOfFold:
+        """No row was held out: every one is still to be scored."""
+        probs = np.full((len(dataset), dataset.num_classes), 1.0 / dataset.num_classes, np.float32)
+        return cls(probs, np.zeros(len(dataset), bool))
+
 
 def deal_folds(given_labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """int64 [N]: the fold of each row, every class dealt out evenly.
@@ -71,18 +77,17 @@ def out_of_fold(
         weight = None if sample_weight is None else sample_weight[train]
         return make_job(dataset.subset(train), weight, f"fold {number + 1} of {len(parts)}")
 
-    probs = np.full((len(dataset), dataset.num_classes), 1.0 / dataset.num_classes, np.float32)
-    held_out = np.zeros(len(dataset), bool)
+    scored = OutOfFold.none_of(dataset)
 
     def score(number: int, result: TrainResult | Exception) -> None:
         if isinstance(result, Exception):
             raise result
         index = parts[number][0]
         log_probs = predict_log_proba(result.model, dataset.subset(index), result.preprocess, device=device)
-        probs[index] = np.exp(log_probs)
-        held_out[index] = True
+        scored.probs[index] = np.exp(log_probs)
+        scored.held_out[index] = True
 
     # Side by side they fill a GPU; on a CPU one at a time is as fast and takes less memory.
     fleet = Fleet(side_by_side=folds if device.type == "cuda" else 1, device=device, progress=progress)
     fleet.run((job(number, train) for number, (_, train) in enumerate(parts)), score)
-    return OutOfFold(probs, held_out)
+    return scored

@@ -115,9 +115,7 @@ def _train(
     try:
         work = Work(spec, folder, estimated, note)
         fleet = Fleet(side_by_side=1, device=device, progress="quiet")
-        (result,) = fleet.run([work.job])
-        if isinstance(result, Exception):
-            raise result
+        result = fleet.run_one(work.job)
         wall_s = time.perf_counter() - begun
         made = work.row(result, fleet.device, wall_s=wall_s, share=share, side_by_side=round(1 / share))
     except Exception as error:

@@ -80,7 +80,7 @@ class Ranks:
             for buffer in buffers:
                 buffer /= self.size
 
-    def first(self, values: np.ndarray) -> np.ndarray:
+    def of_rank_0(self, values: np.ndarray) -> np.ndarray:
         """Rank 0's ``values`` on every rank: what all must agree on to the last bit."""
         if self.size == 1:
             return values

@@ -78,6 +78,13 @@ class Fleet:
             raise KeyboardInterrupt("stopped; the same call goes on from the checkpoints.")
         return [runs.ended[index] for index in sorted(runs.ended)]
 
+    def run_one(self, job: Job) -> TrainResult:
+        """The result of a single job; raises what it failed with."""
+        (result,) = self.run([job])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
 
 class _Runs:
     """The jobs of one `Fleet.run`: those to come, those under way, and what became of the others."""

@@ -83,7 +83,4 @@ def train(
         checkpoint_every=checkpoint_every,
         callbacks=callbacks,
     )
-    (result,) = Fleet(side_by_side=1, device=device, progress=progress, graph=graph).run([job])
-    if isinstance(result, Exception):
-        raise result
-    return result
+    return Fleet(side_by_side=1, device=device, progress=progress, graph=graph).run_one(job)

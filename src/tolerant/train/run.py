@@ -261,7 +261,7 @@ class Run:
             return
         loaded = self._checkpoints.load()
         found = np.array([-1, -1] if loaded is None else [loaded[0]["epoch"], loaded[0]["step"]])
-        if not np.array_equal(found, self.rows.ranks.first(found)):
+        if not np.array_equal(found, self.rows.ranks.of_rank_0(found)):
             raise ValueError(
                 f"checkpoint must be a folder that all ranks see; {self._checkpoints.folder} holds another "
                 "checkpoint here than on rank 0. Use a shared folder."
