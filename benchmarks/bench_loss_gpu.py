@@ -23,11 +23,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tolerant.experiment.row import commit
-from tolerant.losses import triton_kernels
+from tolerant.losses import triton_loss
 from tolerant.losses.fused import plain_phi_rows
 from tolerant.losses.phi import PHI
-from tolerant.losses.triton_kernels import phi_loss
 from tolerant.losses.triton_launch import Call, Plan, launch, plan_for
+from tolerant.losses.triton_loss import phi_loss
 
 Q = 0.7
 Run = Callable[[int], object]
@@ -252,7 +252,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--tune", action="store_true", help="compare launch plans instead")
     arguments = parser.parse_args()
-    if not torch.cuda.is_available() or not triton_kernels.available(torch.zeros(1, 2, device="cuda")):
+    if not torch.cuda.is_available() or not triton_loss.available(torch.zeros(1, 2, device="cuda")):
         raise SystemExit("needs a CUDA GPU of compute capability 8.0 or newer, and Triton")
     torch.manual_seed(0)
     rows: list[dict[str, object]] = [

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from interpreted import DEVICE, INTERPRETED, from_outside, on_device, run_interpreted
 from torch import Tensor
 
-from tolerant.losses import triton_kernels, triton_launch
+from tolerant.losses import triton_launch, triton_loss
 from tolerant.losses.fused import plain_phi_rows
 from tolerant.losses.linear import linear_lq_loss
 from tolerant.losses.log_prob import log_p_y
 from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
-from tolerant.losses.triton_kernels import phi_loss
 from tolerant.losses.triton_launch import Call, Plan, launch
+from tolerant.losses.triton_loss import phi_loss
 
 gpu_only = pytest.mark.gpu
 
@@ -316,7 +316,7 @@ def test_live_rows_of_more_than_a_block_come_first() -> None:
 @on_device
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.6, 1.0])
 def test_only_live_rows_in_the_linear_layers_gradients(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_kernels, "available", lambda *_: True)  # also in the interpreter
+    monkeypatch.setattr(triton_loss, "available", lambda *_: True)  # also in the interpreter
     g = torch.Generator().manual_seed(0)
     n, c = 700, 40
     weight = torch.eye(c, dtype=torch.float64, device=DEVICE).requires_grad_()
@@ -444,16 +444,16 @@ def test_repeats_bit_by_bit(kind: str) -> None:
 
 
 def test_where_it_serves() -> None:
-    assert not triton_kernels.available(torch.zeros(2, 2))
+    assert not triton_loss.available(torch.zeros(2, 2))
     if torch.cuda.is_available():
         z = torch.zeros(2, 2, device="cuda")
-        assert triton_kernels.available(z)
-        assert not triton_kernels.available(z[:0])
-        assert not triton_kernels.available(z.int())
-        assert not triton_kernels.available(torch.zeros(1, 262145, device="cuda"))
+        assert triton_loss.available(z)
+        assert not triton_loss.available(z[:0])
+        assert not triton_loss.available(z.int())
+        assert not triton_loss.available(torch.zeros(1, 262145, device="cuda"))
         wants = torch.ones(2, device="cuda", requires_grad=True)
-        assert not triton_kernels.available(z, None, wants)
-        assert not triton_kernels.available(z, wants, None)
+        assert not triton_loss.available(z, None, wants)
+        assert not triton_loss.available(z, wants, None)
 
 
 @from_outside

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tolerant.losses import triton_kernels, triton_launch
+from tolerant.losses import triton_launch, triton_loss
 from tolerant.losses.check import check_reduction, check_tensor
 from tolerant.losses.fused import RowWeight, plain_phi_rows
 from tolerant.losses.linear_chunks import Job, rows_of_a_chunk, sweep
@@ -206,7 +206,7 @@ class _LinearLq(torch.autograd.Function):
 
 
 def _scale_(grad: Tensor, upstream: Tensor) -> Tensor:
-    if upstream.numel() and grad.dim() == 2 and triton_kernels.available(grad):
+    if upstream.numel() and grad.dim() == 2 and triton_loss.available(grad):
         return triton_launch.scale_(grad, upstream[0])
     return grad.mul_(upstream.to(grad.dtype)) if upstream.numel() else grad
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tolerant.losses import triton_kernels, triton_launch
+from tolerant.losses import triton_launch, triton_loss
 from tolerant.losses.fused import phi_rows, plain_phi_rows
 from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.phi import PHI
@@ -105,7 +105,7 @@ def _room(size: int, num_held: int) -> int:
 
 def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want: bool) -> Tensor:
     """Weighted losses of the rows; if wanted, their gradient takes the logits' place."""
-    if triton_kernels.available(z):
+    if triton_loss.available(z):
         call = triton_launch.Call(job.phi, tuple(job.hyper.items()), -100, "none")
         return triton_launch.launch(call, z, labels, None, row_weight, grad=z if want else None)
     rows = phi_rows if z.device.type == "cpu" else plain_phi_rows
@@ -127,7 +127,7 @@ def _live_first_(grad: Tensor, labels: Tensor, origin: Tensor, first: int) -> in
     The label's entry is minus the sum of the others, all of one sign: where it is 0 the row is.
     """
     live = grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0
-    if triton_kernels.available(grad):
+    if triton_loss.available(grad):
         return triton_launch.live_first_(grad, live, origin, first)
     num_live = int(live.sum())
     source = torch.arange(num_live, device=grad.device)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tolerant.losses import fused, triton_kernels
+from tolerant.losses import fused, triton_loss
 from tolerant.losses.check import check_reduction, check_tensor
 from tolerant.losses.domain import Domain
 from tolerant.losses.log_prob import log_softmax
@@ -178,7 +178,7 @@ class PhiLoss(RobustLoss):
         if _triton_serves(logits, labels, weighing, impl):
             _, shape = check_call(logits, labels, weighing)
             sample_weight = weighing.sample_weight
-            losses = triton_kernels.phi_loss(
+            losses = triton_loss.phi_loss(
                 rows_of(logits),
                 labels.reshape(-1),
                 phi=cls.name,
@@ -206,7 +206,7 @@ def _triton_serves(logits: Tensor, labels: Tensor, weighing: Weighing, impl: str
     check_tensor("labels", labels)
     if impl not in ("auto", "triton") or labels.is_floating_point():
         return False
-    serves = triton_kernels.available(logits, weighing.weight, weighing.sample_weight)
+    serves = triton_loss.available(logits, weighing.weight, weighing.sample_weight)
     if impl == "triton" and not serves:
         raise ValueError(
             "impl='triton' must have logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "

@@ -84,7 +84,8 @@ def launch(
     cols = _power_of_2(num_classes)
     multiprocessors = _multiprocessors(device)
     rows = parts = 1
-    if plan.kind == "tile":  # a small batch is spread over the multiprocessors, a row a few lanes at least
+    if plan.kind == "tile":
+        # Fewer rows a step spread a small batch over all multiprocessors, down to 4 logits a thread.
         rows = max(min(plan.size, _power_of_2(-(-n // multiprocessors))), 128 * plan.warps // cols, 1)
     else:
         parts = -(-num_classes // plan.size)
@@ -97,7 +98,7 @@ def launch(
         if reduced:
             work = torch.empty(triton_sums.PARTS + programs, dtype=acc, device=device)
             ticket = _ticket(device)
-            # Small batches do without a launch before the launch: each program adds up the row weights.
+            # In a small batch each program adds up the row weights itself, which saves one launch.
             inline = ticket is not None and n <= triton_sums.INLINE_ROWS
             if not inline:
                 ticket = torch.empty(1, dtype=torch.int32, device=device) if ticket is None else ticket
@@ -136,7 +137,7 @@ def _launch_rows(
     from tolerant.losses import triton_parts, triton_rows
 
     n, num_classes = logits.shape
-    # Rows that start anywhere are read one by one.
+    # Logits loaded at once: 16 bytes where every row starts at a multiple of 16 bytes, else fewer.
     vector = math.gcd(16 // logits.element_size(), logits.stride(0), num_classes)
     threads = 32 * plan.warps
     loads = max(1, min(_power_of_2(num_classes), plan.size) // (threads * vector))
@@ -145,7 +146,8 @@ def _launch_rows(
     words = None
     if parts > 1:
         word = torch.int64 if compute_dtype(logits) == torch.float64 else torch.int32
-        # All these programs are to be there at once: 65536 registers are a multiprocessor's.
+        # The programs of a row wait for each other, so all must fit at once into a multiprocessor's 65536
+        # registers.
         options["maxnreg"] = min(65536 // (threads * plan.programs_per_sm) // 8 * 8, 248)
         words = torch.zeros(n * triton_parts.WORDS + 1, dtype=word, device=logits.device)
         if logits.device.type == "cpu":
@@ -159,12 +161,12 @@ def _launch_rows(
     kernel(logits, *others, words, *scalars, **options)
 
 
-# Launches count their finished programs in a ticket, which the last one puts back to 0. Two launches at
-# the same time must not share one: those of one stream follow each other, and a captured one, which may
-# be replayed on any stream, has its own.
+# A ticket is a counter on the device: the programs of a launch count themselves in it as they finish, and
+# the last one puts it back to 0. Two launches at the same time must not share a ticket. Those of one stream
+# follow each other, so a stream has one; a captured launch, which may be replayed on any stream, has its own.
 _TICKETS = 8192
 _tickets: dict[torch.device, tuple[Tensor, dict[int, int]]] = {}
-_taking = threading.Lock()  # threads that launch on streams of their own must not take the same
+_taking = threading.Lock()  # two threads that launch at once, each on its stream, must not take the same one
 
 
 def _ticket(device: torch.device) -> Tensor | None:

@@ -1,14 +1,16 @@
 """A row cut into parts, each held by a program of its own: how the parts learn of each other.
 
-Every part publishes the base of its exponentials and their sum, and waits for those of the others. A word
-is its own flag: it starts at 0 and never carries 0. So nothing needs an order, and no program waits until
-its gradients, still on their way to memory, have arrived.
+Every part publishes two words, the base of its exponentials and their sum, and waits for those of the
+others. A word is its own flag: its place starts at 0, and 0 is never published, so whoever finds anything
+else there has the number itself. Nothing then depends on the order in which memory is written, and no
+program has to wait until its gradients, still on their way to memory, have arrived.
 
-Why nobody waits forever: a program's seat is not its id but how many started before it. The programs of a
-row are PARTS consecutive seats, the same ones for all their rows, and wait for nobody else. So a group of
-which all have started comes to its end and makes room; only the last group can lack members, and they are
-the next to start. Meanwhile it takes up fewer than PARTS places, and `available` sees to it that there are
-four times as many, two a multiprocessor: there is room besides it, also where a few launches run at once.
+Why nobody waits forever: a program goes by its seat, which is how many programs started before it, and not
+by its id. A row belongs to PARTS consecutive seats, the same ones for all rows that they serve, and these
+wait for nobody else. So a group whose members have all started comes to its end and makes room. Only the
+last group can lack members, and they are the next to start. Until then it takes up fewer than PARTS places;
+`available`, in `triton_loss`, asks for a GPU that has at least four times as many, two on each
+multiprocessor. So there is room beside it, even where a few launches run at once.
 """
 
 # mypy: ignore-errors
@@ -18,10 +20,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tolerant.losses import triton_phi as own
+from tolerant.losses import triton_math as tm
 
 MOST_PARTS = 32
-WORDS = 2 * MOST_PARTS  # a row: base and sum of each part
+WORDS = 2 * MOST_PARTS  # of each row: base and sum of each part
 _MOST_PARTS: tl.constexpr = tl.constexpr(MOST_PARTS)
 _WORDS: tl.constexpr = tl.constexpr(WORDS)
 _ASK = """{
@@ -57,7 +59,7 @@ def exchange(words, row, part, base, total, PARTS: tl.constexpr):
 
 @triton.jit
 def _word(number, dtype: tl.constexpr):
-    """Its bits, which are not all 0: instead of 0.0 goes -0.0."""
+    """The bits of a number, never all 0: for 0.0 those of -0.0 are published."""
     bits = number.to(dtype, bitcast=True)
     return tl.where(bits == 0, tl.full((), -1, dtype) << (dtype.primitive_bitwidth - 1), bits)
 
@@ -65,7 +67,7 @@ def _word(number, dtype: tl.constexpr):
 @triton.jit
 def _await(pointers):
     """Read each word and the next one, until both are there."""
-    if own.INTERPRETED:  # programs run one after the other: `launch` takes care that all words are there
+    if tm.INTERPRETED:  # programs run one after the other: `launch` takes care that all words are there
         return tl.load(pointers), tl.load(pointers + 1)
     elif pointers.dtype.element_ty == tl.int64:
         return tl.inline_asm_elementwise(
@@ -79,8 +81,8 @@ def _await(pointers):
 
 @triton.jit
 def ask_ahead(row, start, SPAN: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr):
-    """Have a part of a row brought into the L2, while its program waits for the others of the row before."""
-    if not own.INTERPRETED:
+    """Start loading a part of the next row into the L2 cache, while its program waits for the other parts."""
+    if not tm.INTERPRETED:
         LINE: tl.constexpr = 1024 // row.dtype.element_ty.primitive_bitwidth  # of 128 bytes
         line = tl.arange(0, COLS // LINE) * LINE
         pointers = row + tl.minimum(start + tl.minimum(line, SPAN - 1), C - 1)

@@ -16,8 +16,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from tolerant.losses import triton_math as tm
 from tolerant.losses import triton_parts as parts
-from tolerant.losses import triton_phi as own
 from tolerant.losses import triton_sums as sums
 
 _LOWEST: tl.constexpr = tl.constexpr(-2e38)  # below every logit but -inf; finite also times log2(e)
@@ -31,8 +31,8 @@ def _loss_and_coefficient(z_y, top, rivals, weight, scale, counts, h0, h1, h2, h
     """
     acc: tl.constexpr = rivals.dtype
     d = z_y - top
-    e_y = own.exp(d)
-    log_p = d - own.log_sum(e_y, rivals)
+    e_y = tm.exp(d)
+    log_p = d - tm.log_sum(e_y, rivals)
     value, w = PHI(
         log_p,
         tl.full((), h0, acc),
@@ -40,7 +40,7 @@ def _loss_and_coefficient(z_y, top, rivals, weight, scale, counts, h0, h1, h2, h
         tl.full((), h2, acc),
         tl.full((), h3, acc),
     )
-    factor = own.divide(tl.where(counts, scale * w, 0.0), tl.where(counts, e_y + rivals, 1.0))
+    factor = tm.divide(tl.where(counts, scale * w, 0.0), tl.where(counts, e_y + rivals, 1.0))
     return tl.where(counts, weight * value, 0.0), factor, tl.where(counts, -factor * rivals, 0.0)
 
 
@@ -55,7 +55,7 @@ def tile_kernel(
     FAST: tl.constexpr = z.dtype.element_ty.primitive_bitwidth == 16
     acc: tl.constexpr = tl.float64 if z.dtype.element_ty == tl.float64 else tl.float32
     divisor = sums.divisor_of(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc)
-    inverse = own.divide(tl.full((), 1.0, acc), divisor)
+    inverse = tm.divide(tl.full((), 1.0, acc), divisor)
     total = tl.full((), 0.0, acc)
     cols = tl.arange(0, COLS)[None, :]
     for tile in range(tl.program_id(0), tl.cdiv(n, ROWS), tl.num_programs(0)):
@@ -79,9 +79,9 @@ def tile_kernel(
         is_label = cols == tl.where(known, label, -1).to(tl.int32)[:, None]
         x = tl.where(is_label, float("-inf"), x)
         top = tl.maximum(tl.maximum(tl.max(x, 1), z_y), _LOWEST)
-        base = own.base_of(top, FAST)
-        e = own.exp_over(x, base[:, None], FAST)
-        back = own.exp_between(base, top, FAST)
+        base = tm.base_of(top, FAST)
+        e = tm.exp_over(x, base[:, None], FAST)
+        back = tm.exp_between(base, top, FAST)
         value, factor, own_entry = _loss_and_coefficient(
             z_y, top, tl.sum(e, 1) * back, weight, scale, counts, h0, h1, h2, h3, PHI
         )
@@ -101,13 +101,14 @@ def tile_kernel(
 def _exponentials(x, lowest, FAST: tl.constexpr):
     """Each thread's own base, at least `lowest`, its sum, and its exponentials over the base.
 
-    x is (threads, loads, logits of a load). The sum is written as a step of a running one: of 8192 logits in
-    fp32 Triton 3.6 then has all loads under way at once, and otherwise each waits for the one before.
+    x is (threads, loads, logits of a load). The sum is written as one step of a running sum, which begins at
+    zero: of 8192 logits in fp32 Triton 3.6 then starts all loads at once. Written as a plain sum, each load
+    waits for the one before.
     """
     before = tl.zeros([x.shape[0]], x.dtype) + lowest
-    bases = tl.maximum(before, own.base_of(tl.max(tl.max(x, 2), 1), FAST))
-    e = own.exp_over(x, bases[:, None, None], FAST)
-    each = tl.zeros([x.shape[0]], x.dtype) * own.exp_step(before, bases, FAST) + tl.sum(tl.sum(e, 2), 1)
+    bases = tl.maximum(before, tm.base_of(tl.max(tl.max(x, 2), 1), FAST))
+    e = tm.exp_over(x, bases[:, None, None], FAST)
+    each = tl.zeros([x.shape[0]], x.dtype) * tm.exp_step(before, bases, FAST) + tl.sum(tl.sum(e, 2), 1)
     return bases, each, e
 
 
@@ -121,13 +122,13 @@ def row_kernel(
 ):  # fmt: skip
     """A row, or one of its PARTS, in registers: LOADS of VECTOR logits a thread, each one 16-byte load."""
     FAST: tl.constexpr = z.dtype.element_ty.primitive_bitwidth == 16
-    # Parts of equal length, from one line of the caches to another.
+    # Parts of equal length, a multiple of 64 logits: in 16 bits a line of the caches, in 32 bits two.
     SPAN: tl.constexpr = C if PARTS == 1 else (C + 64 * PARTS - 1) // (64 * PARTS) * 64
     acc: tl.constexpr = tl.float64 if z.dtype.element_ty == tl.float64 else tl.float32
     divisor = sums.divisor_of(work, labels, class_weight, sample_weight, n, ignore, C, REDUCE, INLINE, acc)
-    inverse = own.divide(tl.full((), 1.0, acc), divisor)
+    inverse = tm.divide(tl.full((), 1.0, acc), divisor)
     total = tl.full((), 0.0, acc)
-    # Threads before loads: of two dimensions that are equal to it, Triton spreads the first over the lanes.
+    # Threads come before loads: of two dimensions that would do, Triton spreads the first over a warp.
     first = tl.arange(0, THREADS)[:, None] * VECTOR + tl.arange(0, LOADS)[None, :] * (THREADS * VECTOR)
     lane = tl.arange(0, VECTOR)[None, None, :]
     cols = first[:, :, None] + lane
@@ -158,19 +159,20 @@ def row_kernel(
         x = tl.where(lane == (place - first)[:, :, None], float("-inf"), x)
         if PARTS == 1:
             bases, each, e = _exponentials(x, _LOWEST, FAST)
-            top = tl.maximum(own.top_of(tl.max(bases, 0), FAST), z_y)
-            rivals = tl.sum(each * own.exp_between(bases, top, FAST), 0)
+            top = tl.maximum(tm.top_of(tl.max(bases, 0), FAST), z_y)
+            rivals = tl.sum(each * tm.exp_between(bases, top, FAST), 0)
         else:
-            # Every thread has z_y before it publishes; after that, gradients may take the logits' place.
-            bases, each, e = _exponentials(x, tl.maximum(own.base_of(z_y, FAST), _LOWEST), FAST)
+            # z_y is read before the part publishes its sum: from then on other parts may write gradients, and
+            # where `grad` is `z` itself, they write them over the logits.
+            bases, each, e = _exponentials(x, tl.maximum(tm.base_of(z_y, FAST), _LOWEST), FAST)
             base = tl.max(bases, 0)
-            mine = tl.sum(each * own.exp_step(bases, base, FAST), 0)
+            mine = tl.sum(each * tm.exp_step(bases, base, FAST), 0)
             following = z + tl.cast(tl.minimum(row + step, n - 1), tl.int64) * Z_STRIDE
             parts.ask_ahead(following, start, SPAN, C, LOADS * THREADS * VECTOR)
             all_bases, all_sums = parts.exchange(words, row, part, base, mine, PARTS)
             base = tl.max(all_bases, 0)
-            top = tl.where(own.base_of(z_y, FAST) >= base, z_y, own.top_of(base, FAST))
-            rivals = tl.sum(all_sums * own.exp_between(all_bases, top, FAST), 0)
+            top = tl.where(tm.base_of(z_y, FAST) >= base, z_y, tm.top_of(base, FAST))
+            rivals = tl.sum(all_sums * tm.exp_between(all_bases, top, FAST), 0)
         value, factor, own_entry = _loss_and_coefficient(
             z_y, top, rivals, weight, scale, counts, h0, h1, h2, h3, PHI
         )
@@ -183,7 +185,7 @@ def row_kernel(
 
         if grad is not None:
             to = grad + tl.cast(row, tl.int64) * G_STRIDE
-            back = own.exp_between(bases, top, FAST)
+            back = tm.exp_between(bases, top, FAST)
             g = ((factor * back)[:, None, None] * e).to(grad.dtype.element_ty)
             inside = start + cols < C
             is_here = known
@@ -194,7 +196,7 @@ def row_kernel(
             # The label's own entry comes last, over what the threads have written there.
             tl.debug_barrier()
             tl.store(to + label, own_entry.to(grad.dtype.element_ty), mask=is_here)
-        label = next_label  # asked for a row ahead, or every row would wait for it
+        label = next_label  # loaded a row ahead, or every row would begin by waiting for its label
     if REDUCE != "none":
         sums.finish(loss, work, ticket, seat, total, divisor)
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tolerant.losses import triton_phi as own
+from tolerant.losses import triton_math as tm
 
-PARTS = 128  # partial sums of the row weights; every program adds them up for itself
-INLINE_ROWS = 4096  # up to here every program adds the row weights up for itself
+PARTS = 128  # partial sums of the row weights, made by `prepare_kernel` and added up by every program
+INLINE_ROWS = 4096  # up to so many rows every program adds up all weights, without `prepare_kernel`
 _PARTS: tl.constexpr = tl.constexpr(PARTS)
-_SUMS: tl.constexpr = tl.constexpr(512)
+_SUMS: tl.constexpr = tl.constexpr(512)  # numbers added at once
 
 
 @triton.jit
@@ -78,5 +78,5 @@ def finish(loss, work, ticket, seat, total, divisor):
             index = at + tl.arange(0, _SUMS)
             mask = index < programs
             everything += tl.load(partial + index, mask=mask, other=0.0, volatile=True)
-        tl.store(loss, own.divide(tl.sum(everything, 0), divisor))
+        tl.store(loss, tm.divide(tl.sum(everything, 0), divisor))
         tl.store(ticket, 0)  # ready for the next launch
