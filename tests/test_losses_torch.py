@@ -203,8 +203,8 @@ def test_small_batches_in_numpy_equal_torch(monkeypatch, name, dtype):
     loss = make_loss(name, reduction="none")
     hyper = {key: np.float64(v) if isinstance(v, float) else v for key, v in loss.hyper.items()}
     results = []
-    for numpy_up_to in (small.NUMEL, 0):
-        monkeypatch.setattr(small, "NUMEL", numpy_up_to)
+    for numpy_up_to in (small.MOST_LOGITS, 0):
+        monkeypatch.setattr(small, "MOST_LOGITS", numpy_up_to)
         results.append(value_and_gradient(make_loss(name, **hyper), logits, labels, weights))
         results[-1] += (loss(logits, labels),)
     for by_numpy, by_torch in zip(*results, strict=True):

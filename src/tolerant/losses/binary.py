@@ -56,8 +56,8 @@ def binary_lq_loss(
     divided_by = counts.to(dtype) if sample_weight is None else counts * sample_weight.to(dtype)
     weights = divided_by if weight is None else divided_by * weight
     given = torch.where(counts, given, 0.0)
-    # A label of no weight is left out, be its logit NaN, though 0 * NaN is NaN. A finite one stays: its
-    # loss is the gradient of its weight.
+    # A label of weight 0 must not count even where its logit is NaN or infinite, but 0 * NaN is NaN: such
+    # logits become 0. Finite ones stay, because their loss is the gradient of the weight.
     z = torch.where((weights == 0) & ~logits.isfinite(), 0.0, logits.to(dtype))
     if k is None:
         phi, hyper = PHI["lq"], {"q": q}

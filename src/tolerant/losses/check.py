@@ -20,9 +20,9 @@ def check_tensor(name: str, value: Tensor) -> None:
 
 
 def can_look_at(values: Tensor) -> bool:
-    """Whether their numbers can be read at no cost.
+    """Whether the values can be read at no cost.
 
-    Not on a GPU, where the host would stop for the device, nor inside torch.compile and torch.func.
+    Not on a GPU, where the host would have to wait for the device, nor inside torch.compile and torch.func.
     """
     if not values.is_cpu or torch.compiler.is_compiling():
         return False
@@ -59,7 +59,7 @@ def check_logits_and_labels(logits: Tensor, labels: Tensor) -> torch.Size:
 def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None) -> bool:
     """Refuses labels (int64) outside 0..C-1 (but for ignore_index); tells whether any row may be ignored.
 
-    Where they cannot be looked at, they are refused as an index out of range in the computation.
+    Where labels cannot be looked at, a wrong one fails in the computation, as an index out of range.
     """
     if labels.numel() == 0 or not can_look_at(labels):
         return True
@@ -67,7 +67,7 @@ def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None
         y = labels.numpy()
     except RuntimeError:  # a fake tensor
         return True
-    # One look at all of them: without a sign, a negative number is larger than any class.
+    # One pass over the labels instead of two: read as unsigned, a negative one is larger than any class.
     if int(y.view(np.uint64).max()) < num_classes:
         return ignore_index is not None and 0 <= ignore_index < num_classes and ignore_index in y
     wrong = y[(y < 0) | (y >= num_classes)]

@@ -16,14 +16,14 @@ from tolerant.losses import small
 from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
-# Logits of 16 bits are widened a block at a time. Smaller blocks would stay in the cores' own caches, but
-# each costs a dozen operations on one number a row, and a meeting of all threads for each of the large ones,
-# for which a busy machine makes them wait.
+# Logits of 16 bits are widened to fp32 a block at a time. Smaller blocks would fit into the cores' own
+# caches, but every block costs a dozen operations on one number a row, and for each of its large operations
+# all threads have to meet, which takes long on a busy machine.
 BLOCK_BYTES = 8 << 20
-# exp(z) needs no shift by the row's maximum where the label's is above LEAST_OWN and their sum between
-# LEAST and MOST: then neither p_y, nor a p_j above 1e-37, nor w / sum leaves the range of fp32.
-LEAST_OWN, LEAST, MOST = 1e-9, 0.1, 1e12
-# Below, shifted exponentials lose digits; such rows take log p_y from the logits.
+# exp(z) needs no shift by the row's maximum where the label's exponential and the sum over the row lie in
+# these ranges: then neither p_y, nor a p_j above 1e-37, nor w / sum leaves the range of fp32.
+LEAST_LABEL, LEAST_SUM, MOST_SUM = 1e-9, 0.1, 1e12
+# A shifted exponential of the label below this has lost digits: then log p_y is taken from the logits.
 TINY = 1e-30
 
 
@@ -51,7 +51,7 @@ def plain_phi_rows(
 
 
 def has_numbers(tensor: Tensor) -> bool:
-    """Not so a fake tensor, or one in shards: they can neither be pointed at nor looked into."""
+    """Whether the tensor has memory of its own to read: a fake or a sharded one (DTensor) has none."""
     return type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
 
 
@@ -63,6 +63,14 @@ def weigh(values: Tensor, row_weight: RowWeight) -> Tensor:
     if not isinstance(row_weight, Tensor):
         return values * row_weight
     return row_weight * torch.where(row_weight == 0, values.nan_to_num(0.0, 0.0, 0.0), values)
+
+
+def needs_plain_path(upstream: Tensor) -> bool:
+    """Whether a backward pass must be differentiable again, or serve several upstream gradients at once.
+
+    The first is ``create_graph``. The second is ``is_grads_batched``, whose gradients have no memory to read.
+    """
+    return torch.is_grad_enabled() or not torch._C._has_storage(upstream)
 
 
 class _PhiRows(torch.autograd.Function):
@@ -91,8 +99,8 @@ class _PhiRows(torch.autograd.Function):
         logits, labels, weights, values, gradient = ctx.saved_tensors
         row_weight = ctx.number if weights is None else weights
         wants = ctx.needs_input_grad
-        again = torch.is_grad_enabled()  # a gradient of this gradient is wanted: stay differentiable
-        if again or not torch._C._has_storage(grad):  # or many at once are (is_grads_batched)
+        if needs_plain_path(grad):
+            again = torch.is_grad_enabled()
             with torch.enable_grad():
                 losses = plain_phi_rows(logits, labels, row_weight, ctx.phi, ctx.hyper)
                 losses = losses.sum() if ctx.summed else losses
@@ -110,21 +118,22 @@ class _PhiRows(torch.autograd.Function):
 
 
 def _sweep(
-    logits: Tensor, labels: Tensor, row_weight: RowWeight, phi: Phi, hyper: dict[str, Any], want: bool
+    logits: Tensor, labels: Tensor, row_weight: RowWeight, phi: Phi, hyper: dict[str, Any], want_grad: bool
 ) -> tuple[Tensor | None, Tensor, Tensor | None]:
-    """phi(log p_y) of every row, that times row_weight and, if wanted, row_weight * w * (softmax - onehot).
+    """Values, losses, gradients: phi(log p_y), row_weight * phi, row_weight * w * (softmax - onehot).
 
-    The first is what row weights have as their gradient; a number may come back without it.
+    The values are the gradient of the row weights; where row_weight is a number, they may be None.
     """
     if small.serves(logits, labels, row_weight):
-        found = small.sweep(logits, labels, row_weight, phi, hyper, want)
+        found = small.sweep(logits, labels, row_weight, phi, hyper, want_grad)
         if found is not None:
             return found
     dtype = compute_dtype(logits)
-    gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if want else None
+    gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if want_grad else None
     column = labels.unsqueeze(1)
     each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
     if gradient is not None and gradient.dtype == dtype and len(logits):
+        # The gradient itself is the space for the exponentials: one block, and no other memory.
         log_p, _ = _block(logits, column, each, gradient, gradient, phi, hyper, False)
         values = phi.value(log_p, **hyper).squeeze(1)
         return values, weigh(values, row_weight), gradient
@@ -159,15 +168,17 @@ def _block(
     hyper: dict[str, Any],
     shift: bool,
 ) -> tuple[Tensor, bool]:
-    """log p_y, and the gradient, formed in `space`; few operations, as small batches feel each.
+    """log p_y of a block of rows, and their gradient, formed in `space`, in as few operations as possible.
 
-    `shift` by the row's maximum costs two more passes; it comes back True where it was needed.
+    To `shift` by the row's maximum costs two more passes. Without it, that is done only where it turns out to
+    be needed; the second value says so, and the next block need not try without.
     """
     if not shift:
         own, rivals = _exponentials(logits, column, space)
         total = own + rivals
         low, high = torch.aminmax(total)
-        shift = not (low.item() > LEAST and high.item() < MOST and own.min().item() > LEAST_OWN)
+        in_range = low.item() > LEAST_SUM and high.item() < MOST_SUM and own.min().item() > LEAST_LABEL
+        shift = not in_range
     if shift:
         top = logits.amax(1, keepdim=True).to(space.dtype)
         own, rivals = _exponentials(logits, column, space, top)

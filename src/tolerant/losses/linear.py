@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tolerant.losses import triton_launch, triton_loss
 from tolerant.losses.check import check_reduction, check_tensor
-from tolerant.losses.fused import RowWeight, plain_phi_rows
+from tolerant.losses.fused import RowWeight, needs_plain_path, plain_phi_rows
 from tolerant.losses.linear_chunks import Job, rows_of_a_chunk, sweep
 from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.module import PhiLoss
@@ -93,7 +93,8 @@ def linear_lq_loss(
         )
         return _LinearLq.apply(flat, weight, bias, row_labels, row_weight, job, wants)[0]
 
-    # Weights, ignore_index and the reduction have one home, which wants logits only for their shape.
+    # Weights, ignore_index and the reduction are dealt with in `weighted_loss`, which wants logits, but only
+    # for their shape.
     shape_of_logits = weight.detach()[:1, :1].expand(len(flat), len(weight))
     value = weighted_loss(shape_of_logits, flat_labels, weighing, rows)
     return value.reshape(labels.shape) if reduction == "none" else value
@@ -191,8 +192,7 @@ class _LinearLq(torch.autograd.Function):
         if upstream is None:  # the loss is not part of what is differentiated
             return (None,) * 7
         grads: tuple[Tensor | None, ...]
-        # create_graph; or is_grads_batched, whose gradients have no memory of their own
-        if torch.is_grad_enabled() or not torch._C._has_storage(upstream):
+        if needs_plain_path(upstream):
             grads = _plain_grads(upstream, ctx.saved_tensors, ctx.job)
         elif ctx.grads is not None:
             # Handed out once and scaled in place; a second backward pass starts over below.

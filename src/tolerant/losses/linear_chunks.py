@@ -19,6 +19,8 @@ CHUNK_BYTES = {"cuda": 256 << 20, "cpu": 32 << 20}
 
 @dataclass(frozen=True)
 class Job:
+    """What `sweep` computes, apart from its tensors."""
+
     phi: str
     hyper: dict[str, float]
     chunk_rows: int
@@ -52,15 +54,17 @@ def sweep(
     acc = compute_dtype(hidden)
     losses = torch.empty(num_rows, dtype=acc, device=hidden.device)
     buffer = hidden.new_empty(min(job.chunk_rows, num_rows), num_classes)
-    some_dead = job.phi == "truncated-lq" and any(wants) and not _capturing(hidden)
+    leave_out_dead = job.phi == "truncated-lq" and any(wants) and not _capturing(hidden)
     grad_hidden = None
     if wants[0]:
-        grad_hidden = hidden.new_zeros(hidden.shape) if some_dead else hidden.new_empty(hidden.shape)
-    total = _WeightGrad(weight, job.accumulate_fp32) if wants[1] else None
+        grad_hidden = hidden.new_zeros(hidden.shape) if leave_out_dead else hidden.new_empty(hidden.shape)
+    weight_grad = _WeightGrad(weight, job.accumulate_fp32) if wants[1] else None
     grad_bias = hidden.new_zeros(num_classes, dtype=acc) if wants[2] else None
     columns = weight.t()
-    start = num_held = 0  # of the buffer's rows, those with gradients that wait for their products
-    origin = torch.empty(len(buffer), dtype=torch.int64, device=hidden.device)  # and where they came from
+    # Where dead rows are left out, the gradients of live ones are held at the front of the buffer until they
+    # are enough for a product; `origin` says which rows of `hidden` they belong to.
+    start = num_held = 0
+    origin = torch.empty(len(buffer), dtype=torch.int64, device=hidden.device)
     while start < num_rows:
         rows = slice(start, start + _room(len(buffer), num_held))
         h, y = hidden[rows], labels[rows]
@@ -75,44 +79,45 @@ def sweep(
             continue
         if grad_bias is not None:
             grad_bias += z.sum(0, dtype=acc)
-        if not some_dead:
+        if not leave_out_dead:
             if grad_hidden is not None:
                 torch.mm(z, weight, out=grad_hidden[rows])
-            if total is not None:
-                total.add(z, h)
+            if weight_grad is not None:
+                weight_grad.add(z, h)
             continue
         num_held += _live_first_(z, y, origin[num_held:], rows.start)
-        # Products of few rows leave the GPU half idle: the live rows of several chunks go together.
+        # Products of few rows leave a GPU half idle, so the live rows of several chunks go together.
         if num_held and (start == num_rows or not _room(len(buffer), num_held)):
             held, of = buffer[:num_held], origin[:num_held]
             if grad_hidden is not None:
                 grad_hidden.index_copy_(0, of, torch.mm(held, weight))
-            if total is not None:
-                total.add(held, hidden[of])
+            if weight_grad is not None:
+                weight_grad.add(held, hidden[of])
             num_held = 0
-    grad_weight = None if total is None else total.result()
-    return losses, (grad_hidden, grad_weight, grad_bias)
+    return losses, (grad_hidden, None if weight_grad is None else weight_grad.result(), grad_bias)
 
 
 def _room(size: int, num_held: int) -> int:
     """How many rows to take next, in whole tiles of the products; 0 where half the buffer is held.
 
-    Fewer rows are not worth it: their product waits for the layer to be read, and the device for the host.
+    Fewer rows would not be worth a product, which has to read the whole layer, nor a wait for the host.
     """
+    if num_held == 0:
+        return size
     left = size - num_held
-    return size if num_held == 0 else left // 128 * 128 if 2 * left >= size else 0
+    return left // 128 * 128 if 2 * left >= size else 0
 
 
-def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want: bool) -> Tensor:
+def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want_grad: bool) -> Tensor:
     """Weighted losses of the rows; if wanted, their gradient takes the logits' place."""
     if triton_loss.available(z):
         call = triton_launch.Call(job.phi, tuple(job.hyper.items()), -100, "none")
-        return triton_launch.launch(call, z, labels, None, row_weight, grad=z if want else None)
+        return triton_launch.launch(call, z, labels, None, row_weight, grad=z if want_grad else None)
     rows = phi_rows if z.device.type == "cpu" else plain_phi_rows
     with torch.enable_grad():
-        leaf = z.detach().requires_grad_(want)
+        leaf = z.detach().requires_grad_(want_grad)
         losses = rows(leaf, labels, row_weight, PHI[job.phi], job.hyper)
-        if want:
+        if want_grad:
             z.copy_(torch.autograd.grad(losses.sum(), leaf)[0])
     return losses.detach()
 
@@ -124,7 +129,7 @@ def _capturing(t: Tensor) -> bool:
 def _live_first_(grad: Tensor, labels: Tensor, origin: Tensor, first: int) -> int:
     """Bring the rows with a gradient to the front, in place, and count them; origin: first + where each was.
 
-    The label's entry is minus the sum of the others, all of one sign: where it is 0 the row is.
+    A row's gradient is 0 where its label's entry is, which is minus the sum of the others, all of one sign.
     """
     live = grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0
     if triton_loss.available(grad):

@@ -43,6 +43,11 @@ class RobustLoss(nn.Module):
     Called as ``loss(logits, labels, sample_weight=None)`` with logits (N, C) or (N, C, d1, ...) and
     labels as class indices (N, d1, ...) or class probabilities of the logits' shape. The loss comes
     back in fp32 at least, the gradient in the logits' dtype.
+
+    Args:
+        weight, ignore_index, reduction: as in ``torch.nn.CrossEntropyLoss``.
+        impl: how a loss of p_y is computed. "auto" takes "triton" on a GPU and "fused" on a CPU where they
+            can be used, else "plain", which is the reference. Losses of the whole row are always plain.
     """
 
     name: ClassVar[str]
@@ -65,11 +70,11 @@ class RobustLoss(nn.Module):
     ) -> None:
         super().__init__()
         if positional:
-            # CrossEntropyLoss takes the class weights first.
-            own = "weight" if isinstance(positional[0], Tensor) else next(iter(self._defaults), "weight")
+            # A tensor was meant as class weights, which CrossEntropyLoss takes first.
+            meant = "weight" if isinstance(positional[0], Tensor) else next(iter(self._defaults), "weight")
             raise TypeError(
                 f"{type(self).__name__} takes its arguments by name; got {positional[0]!r} without one. "
-                f"Write {type(self).__name__}({own}=...)."
+                f"Write {type(self).__name__}({meant}=...)."
             )
         check_reduction(reduction)
         check_impl(impl)
@@ -103,7 +108,8 @@ class RobustLoss(nn.Module):
             if name not in resolved:
                 known = ", ".join([*resolved, "weight", "ignore_index", "reduction", "impl"])
                 raise TypeError(f"{cls.__name__} has no argument {name!r}. It takes: {known}.")
-            # From numpy.linspace or a search: a float64 there would take arrays of fp32 along to fp64.
+            # Numpy's numbers, as from linspace or a search, become Python's: a numpy float64 would turn the
+            # fp32 arrays it meets into fp64.
             resolved[name] = value.item() if isinstance(value, np.generic) else value
         for name, value in resolved.items():
             if name in cls.domains:

@@ -32,12 +32,12 @@ class Weighing(NamedTuple):
 def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows) -> Tensor:
     """Brings the input to rows, weighs them, calls `rows`, reduces, and restores the shape."""
     num_classes, shape = check_call(logits, labels, weighing)
-    flat, row_labels, row_weight, empty = _to_rows(logits, labels, num_classes, weighing)
+    flat, row_labels, row_weight, nan_if_empty = _to_rows(logits, labels, num_classes, weighing)
     losses = rows(flat, row_labels, row_weight)
     if weighing.reduction == "none":
         return losses.reshape(shape)
     total = losses.sum() if losses.ndim else losses
-    return total if empty is None else total + empty
+    return total if nan_if_empty is None else total + nan_if_empty
 
 
 def check_call(logits: Tensor, labels: Tensor, weighing: Weighing) -> tuple[int, torch.Size]:
@@ -61,10 +61,10 @@ def rows_of(logits: Tensor) -> Tensor:
 def _to_rows(
     logits: Tensor, labels: Tensor, num_classes: int, weighing: Weighing
 ) -> tuple[Tensor, Tensor, RowWeight, Tensor | None]:
-    """Logits (N, C), labels, the weight of each row with the mean's divisor in it, and 0 or NaN.
+    """Logits (N, C), labels, the weight of each row, and what is to be added to a mean.
 
-    The divisor is part of the row weight, not a division at the end, so that the gradient formed in
-    the forward pass is final.
+    The mean's divisor is part of the row weight, not a division at the end, so that the gradient formed in
+    the forward pass is final. To be added is NaN where no row counts and else 0; None where some row does.
     """
     flat = rows_of(logits)
     num_rows = flat.shape[0]
@@ -96,4 +96,5 @@ def _to_rows(
     row_weight = row_weight / divisor
     if counts is not None:  # 0 / 0 where no row counts: the mean is NaN, the ignored rows' gradients are 0
         row_weight = torch.where(counts, row_weight, 0.0)
-    return flat, row_labels, row_weight, ((divisor - divisor) / divisor).detach()
+    nan_if_empty = ((divisor - divisor) / divisor).detach()
+    return flat, row_labels, row_weight, nan_if_empty

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tolerant.losses.fused import RowWeight, has_numbers, plain_phi_rows
+from tolerant.losses.fused import RowWeight, has_numbers, needs_plain_path, plain_phi_rows
 from tolerant.losses.phi import PHI
 from tolerant.losses.reduction import Weighing, weighted_loss
 from tolerant.losses.triton_launch import Call, gpu_can, launch, most_classes, scale_
@@ -100,8 +100,7 @@ class _PhiLoss(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
         if upstream is None:  # the loss is not part of what is differentiated
             return (None,) * 5
-        # create_graph; or is_grads_batched, whose gradients have no memory of their own
-        if torch.is_grad_enabled() or not torch._C._has_storage(upstream):
+        if needs_plain_path(upstream):
             return (_plain_grad(ctx.call, upstream, *ctx.saved_tensors), *[None] * 4)
         grad, ctx.grad = ctx.grad, None
         if grad is not None:
