@@ -51,7 +51,7 @@ class Stepper:
         self.order = torch.arange(len(rows), device=rows.index_device)
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
-        # With it the loss is one value a row, and a batch's mean counts the rows of weight 0.
+        # With weights the loss has one value a row, and rows of weight 0 count in the mean over a batch.
         self.sample_weight = torch.ones(len(rows), device=self.device) if weighted else None
         self._offsets = torch.arange(self.size, device=self.device)
         self._net: Any = torch.compile(model, dynamic=False) if recipe.compile else model
@@ -70,9 +70,9 @@ class Stepper:
     def begin(self, epoch_order: Tensor, draws: dict[str, Tensor], lr: float, seed: int) -> None:
         """Take in an epoch: its order of row numbers (pruned ones left out) and its random draws."""
         self.num_full, self.num_last = split_batches(len(epoch_order), self.size, self._ranks_of_last)
-        self.order[: len(epoch_order)].copy_(_upload(epoch_order, self.device), non_blocking=True)
+        self.order[: len(epoch_order)].copy_(_pinned(epoch_order, self.device), non_blocking=True)
         for name, draw in draws.items():
-            self.rows.draws[name].copy_(_upload(draw, self.device), non_blocking=True)
+            self.rows.draws[name].copy_(_pinned(draw, self.device), non_blocking=True)
         self.weights.lr.fill_(lr)
         self.position.zero_()
         self.loss_sum.zero_()
@@ -144,12 +144,7 @@ class Stepper:
 
     def _capture(self) -> None:
         """Record `_advance` once; the state after is the state before."""
-        state = {
-            **{f"w/{name}": t for name, t in self.weights.tensors().items()},
-            **{f"o/{name}": t for name, t in self.weights.optimizer_tensors().items()},
-            "position": self.position,
-            "loss_sum": self.loss_sum,
-        }
+        state = self.weights.state() | {"position": self.position, "loss_sum": self.loss_sum}
         before = clone(state)
         with _cudnn_benchmark():
             for _ in range(_WARM_UP):
@@ -176,8 +171,8 @@ class Stepper:
 def split_batches(num_rows: int, size: int, ranks: int = 1) -> tuple[int, int]:
     """How many full batches, and the size of the last one (0: none).
 
-    A last one of less than two rows a rank (of ``ranks`` that take batch norm's statistics each over its
-    own rows), too few for batch norm, joins the one before it.
+    A last batch of fewer than two rows for each of ``ranks`` joins the one before it: batch norm, which
+    every rank takes over its own rows, needs two.
 
     >>> split_batches(300, 128), split_batches(256, 128), split_batches(257, 128)
     ((2, 44), (2, 0), (1, 129))
@@ -201,7 +196,8 @@ def as_logits(output: Any) -> Tensor:
     return output.float()
 
 
-def _upload(tensor: Tensor, device: torch.device) -> Tensor:
+def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
+    """In memory from which a GPU copies while the host goes on."""
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 

@@ -170,8 +170,3 @@ def _first_difference(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
             if old.get(key) != new.get(key):
                 return _first_difference(f"{name} {key}", old.get(key), new.get(key))
     return name, old, new
-
-
-def strip(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors under ``prefix``, without it."""
-    return {n[len(prefix) :]: t for n, t in tensors.items() if n.startswith(prefix)}

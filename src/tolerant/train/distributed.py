@@ -43,11 +43,15 @@ class Ranks:
     size: int = 1
 
     def share(self, index: Index) -> Index:
-        """This rank's part of a batch, an even cut; one row too many where there are fewer than ranks."""
+        """This rank's rows of a batch: every ``size``-th one, and at least one.
+
+        Where a batch has fewer rows than there are ranks, some ranks get a row that is another's; `fraction`
+        is 0 for them.
+        """
         return index if self.size == 1 else index[min(self.rank, len(index) - 1) :: self.size]
 
     def fraction(self, whole: int) -> float:
-        """The part of a batch of ``whole`` rows that `share` gives; 0 for a row that is another's."""
+        """How much of a batch of ``whole`` rows is this rank's."""
         return len(range(self.rank, whole, self.size)) / whole
 
     def share_batches(self, order: Tensor, size: int) -> tuple[Tensor, int]:

@@ -15,7 +15,7 @@ from tolerant.losses.log_prob import log_p_y
 from tolerant.train.capture import as_logits, autocast
 from tolerant.train.rows import Preprocess, Rows
 
-_PIXELS = 32 * 32
+_PIXELS = 32 * 32  # of a CIFAR picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +84,10 @@ def _logits(model: nn.Module, inputs: Tensor, bf16: bool) -> Tensor:
 
 
 def _part_size(rows: Rows) -> int:
-    """Equal parts of at most 2,500 rows on a GPU, which they fill, and 500 in a CPU's caches.
+    """Rows to score at a time, in equal parts: at most 2,500 to fill a GPU, or 500 that fit a CPU's caches.
 
-    Of pictures larger than CIFAR's as many as have the same number of pixels, or scoring would need more
-    memory than training.
+    Of pictures larger than CIFAR's fewer, with as many pixels in all, or scoring would need more memory than
+    training.
     """
     most = 2500 if rows.device.type == "cuda" else 500
     most = max(1, most * _PIXELS // max(_PIXELS, rows.pixels))

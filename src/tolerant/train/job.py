@@ -166,7 +166,7 @@ class Job:
         named = isinstance(self.model, str)
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         limit = {} if self.prune_at_most == 1 else {"at_most": self.prune_at_most}
-        # What few runs have is named only where it is there: checkpoints without it stay good.
+        # What few runs have is named only where it is set: so checkpoints without it stay valid.
         rare: dict[str, Any] = {}
         if self.validation is not None:
             rare["validation"] = _digest(self.validation.given_labels)

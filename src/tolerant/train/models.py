@@ -18,14 +18,14 @@ from tolerant.train.overlap import Conv2d
 
 
 class _GlobalMean(nn.Module):
-    """Mean over all places, taken as channels-last lies: so its gradient lies, too."""
+    """Mean over all places, in the order of channels-last memory: so its gradient is channels-last, too."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.permute(0, 2, 3, 1).flatten(1, 2).mean(1)
 
 
 class _Flatten(nn.Module):
-    """A picture as a row, place by place: of a channels-last one no byte is moved."""
+    """A picture as a row, place by place: the order of channels-last memory, so nothing is copied."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.permute(0, 2, 3, 1).flatten(1) if x.ndim == 4 else x.flatten(1)
@@ -125,8 +125,8 @@ def _cnn8(
         raise ValueError(f"dense_l2 must be a number of 0 or more; got {dense_l2!r}.")
     layers: list[nn.Module] = []
     for width_in, width in ((in_channels, 64), (64, 128), (128, 196)):
-        for of in (width_in, width):
-            layers += [Conv2d(of, width, 3, padding=1, bias=False), BatchNorm(width)]
+        for channels in (width_in, width):
+            layers += [Conv2d(channels, width, 3, padding=1, bias=False), BatchNorm(width)]
         layers.append(nn.MaxPool2d(2))
     flat = 196 * (image_size[0] // 8) * (image_size[1] // 8)
     linear = partial(_PenalizedLinear, l2=dense_l2) if dense_l2 else nn.Linear

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from tolerant.losses.fused import has_numbers
 from tolerant.losses.triton_launch import gpu_can
 
+SUM_TILE = 8192  # numbers that a program of the summing kernels takes at a time
+
 
 class BatchNorm(nn.BatchNorm2d):
     """``relu(batch_norm(x) + residual)``; the weights and statistics are torch's, by the same names.
@@ -58,7 +60,8 @@ class BatchNorm(nn.BatchNorm2d):
         if self._tickets is not None and self._tickets.device == device:
             return self._tickets
         zeros = torch.zeros(self.num_features, dtype=torch.int32, device=device)
-        # In a capture nothing runs: these zeros come with each replay, and are not there before the first.
+        # While a CUDA graph is captured nothing runs: what is made then is filled by each replay, and by
+        # nothing else. So those zeros are not kept for other launches.
         if not (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
             self._tickets = zeros
         return zeros
@@ -128,7 +131,8 @@ class _Fused(torch.autograd.Function):
         m = x.numel() // channels
         cut = ctx.cut
         dy = dy.contiguous(memory_format=torch.channels_last)
-        # With a shortcut, what passes the ReLU is a gradient of its own; without, it is found again.
+        # With a shortcut, the gradient that passes the ReLU is also the shortcut's, so it is stored. Without
+        # one, `input_kernel` forms it once more.
         through = None if y is None or not ctx.relu else torch.empty_like(dy)
         dx = torch.empty_like(x)
         d_weight, d_bias = torch.empty_like(weight), torch.empty_like(bias)
@@ -153,7 +157,7 @@ class _Cut:
         cols = min(width, 32)
         rows = SUM_TILE // cols
         blocks = -(-channels // cols)
-        parts = min(-(-m // rows), max(1, 264 // blocks))
+        parts = min(-(-m // rows), max(1, 264 // blocks))  # 264: two programs a multiprocessor
         self.sums_grid = (parts, blocks)
         self.sums = {"ROWS": rows, "COLS": cols, "PARTS": 64, "num_warps": 4}
         self.channels = channels
@@ -166,5 +170,4 @@ class _Cut:
         return torch.empty(self.sums_grid[0], 2, self.channels, device=x.device)
 
 
-SUM_TILE = 8192
 _cut = functools.cache(_Cut)

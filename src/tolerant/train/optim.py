@@ -133,12 +133,21 @@ class Weights:
             for name, tensor in tensors.items()
         }
 
+    def state(self) -> dict[str, Tensor]:
+        """All that a step changes: `tensors` under ``w/`` and `optimizer_tensors` under ``o/``."""
+        weights = {f"w/{name}": tensor for name, tensor in self.tensors().items()}
+        return weights | {f"o/{name}": tensor for name, tensor in self.optimizer_tensors().items()}
+
     @torch.no_grad()
-    def load(self, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor] | None = None) -> None:
-        """Copy stored values into the tensors in place."""
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy stored `tensors` into those there are, in place."""
         copy_into(self.tensors(), weights)
-        if optimizer is not None:
-            copy_into(self.optimizer_tensors(), optimizer)
+        self.cast_down()
+
+    @torch.no_grad()
+    def load_state(self, stored: Mapping[str, Tensor]) -> None:
+        """Copy a stored `state` into the tensors there are, in place; other entries are passed over."""
+        copy_into(self.state(), {name: t for name, t in stored.items() if name.startswith(("w/", "o/"))})
         self.cast_down()
 
 

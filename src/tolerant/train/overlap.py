@@ -103,7 +103,7 @@ class _Conv(torch.autograd.Function):
 def _eight_channels(x: Tensor) -> Tensor:
     """Zeros beside the 1 or 3 channels of a picture: tensor cores take eight at a time.
 
-    cuDNN adds them anew in each pass, or leaves tensor cores alone.
+    Left to itself, cuDNN adds the zeros anew in each pass, or does not use the tensor cores.
     """
     missing = 8 - x.shape[1]
     if missing <= 0 or x.dtype == torch.float32:

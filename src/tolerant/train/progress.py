@@ -57,7 +57,8 @@ class Display:
                 self._next = now + _REFRESH_S
                 stepper = run.stepper
                 part = stepper.steps_done / max(stepper.num_steps, 1)
-                done = min(len(run.history) + part, run.epoch + 1 if not new else run.epoch)
+                # Just after an epoch the stepper still counts the steps of that one.
+                done = run.epoch if new else min(len(run.history) + part, run.epoch + 1)
                 short = self._bars.console.width < _WIDE
                 numbers = describe(run.history[-1], short=short) if run.history else ""
                 self._bars.update(self._tasks[index], completed=done, numbers=numbers)

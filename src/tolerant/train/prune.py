@@ -242,6 +242,7 @@ class Pruner:
             ) from None
 
     def _own_kept(self) -> None:
+        """Before a change: a `kept` that was handed out stays as it is, and is copied first."""
         if self._kept_is_lent:
             self._kept = self._kept.copy()
             self._kept_is_lent = False
@@ -279,7 +280,7 @@ class Pruner:
         return counts
 
     def _decide(self) -> str:
-        """Set all that follows from p_y."""
+        """Set anew, for all rows, what follows from p_y; says what `_rescue` says."""
         self._own_kept()
         for block in _blocks(self.num_rows):
             self._kept[block] = self._rule(self._p_y[block])
@@ -287,7 +288,7 @@ class Pruner:
         return self._rescue()
 
     def _rescue(self) -> str:
-        """Give each class below its floor its best rows back; what would have been missing."""
+        """Give each class below its floor its best rows back; says what would have been missing, if any."""
         short = np.flatnonzero(self._above < self._floor)
         best = [np.empty(0, dtype=np.int64)]
         for label in short:

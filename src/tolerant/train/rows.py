@@ -16,8 +16,8 @@ from tolerant.data.dataset import Inputs, NoisyDataset
 from tolerant.train import distributed
 from tolerant.train.recipe import Recipe
 
-_CHUNK = 4096  # rows read at once when a whole data set is passed over,
-_CHUNK_CELLS = 1 << 24  # but of large pictures fewer: 128 MiB of squares
+_CHUNK = 4096  # rows that `Preprocess.fit` reads at once,
+_CHUNK_CELLS = 1 << 24  # with at most so many numbers: their squares in float64 take 128 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,16 +154,18 @@ class Rows:
 
 def draw_epoch(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
     """Flips and shifts for every row, drawn on the CPU: the same on every device."""
-    flip, shift = draw(num_rows, generator=generator)
-    wanted = {"flip": flip, "shift": shift}
-    return {
-        name: wanted[name] for name, word in (("flip", "flip"), ("shift", "crop")) if word in recipe.augment
-    }
+    flip, shift = draw(num_rows, generator=generator)  # always both: one leaves the other as it would be
+    draws = {}
+    if "flip" in recipe.augment:
+        draws["flip"] = flip
+    if "crop" in recipe.augment:
+        draws["shift"] = shift
+    return draws
 
 
 def _chunks(inputs: Inputs, kind: str) -> Iterator[np.ndarray]:
     size = _CHUNK
-    if kind == "image":  # sums of whole numbers, the same however they are cut; those of a table are not
+    if kind == "image":  # sums of whole numbers are the same however rows are cut; a table's sums are not
         size = max(1, min(size, _CHUNK_CELLS // math.prod(inputs.shape[1:])))
     for start in range(0, len(inputs), size):
         yield np.asarray(inputs[np.arange(start, min(start + size, len(inputs)))])

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tolerant.data.dataset import NoisyDataset
 from tolerant.train.capture import Stepper
-from tolerant.train.checkpoint import Checkpoints, strip
+from tolerant.train.checkpoint import Checkpoints
 from tolerant.train.device import Arriving, Clock, keep_freed_memory, use_bf16
 from tolerant.train.distributed import current
 from tolerant.train.evaluate import score
@@ -99,7 +100,7 @@ class Run:
         true = train_set.true_labels
         self._wrong = None if true is None else self._given != true
 
-        def rows(dataset: Any, labels: np.ndarray, index: np.ndarray | None = None) -> Rows:
+        def rows(dataset: NoisyDataset, labels: np.ndarray, index: np.ndarray | None = None) -> Rows:
             weighted = index is not None and job.sample_weight is not None
             weight = np.asarray(job.sample_weight)[index] if weighted else None
             return Rows(dataset, labels, self.preprocess, self.device, bf16=self.bf16, weight=weight)
@@ -239,8 +240,7 @@ class Run:
     def _save(self) -> None:
         if self._checkpoints is None or self.rows.ranks.rank > 0:
             return
-        state = {f"w/{n}": t for n, t in self.weights.tensors().items()}
-        state |= {f"o/{n}": t for n, t in self.weights.optimizer_tensors().items()}
+        state = self.weights.state()
         record: Record = {
             "epoch": self.epoch,
             "step": self.step,
@@ -269,7 +269,7 @@ class Run:
         if loaded is None:
             return
         record, state, best = loaded
-        self.weights.load(strip(state, "w/"), strip(state, "o/"))
+        self.weights.load_state(state)
         if best is not None:
             self.best = {name: tensor.to(self.device) for name, tensor in best.items()}
         if self.pruner is not None:
