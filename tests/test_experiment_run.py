@@ -177,7 +177,7 @@ class Deadly(attempt.Runner):
 def test_a_run_that_takes_its_worker_down_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
     told: list[claim.Outcome] = []
     bad, good = tiny("cce", "lq")
-    engines.processes([bad, good], Deadly(str(tmp_path), str(tmp_path)), told.append, workers=1)
+    engines.in_processes([bad, good], Deadly(str(tmp_path), str(tmp_path)), told.append, workers=1)
     assert {outcome.spec: (outcome.status, outcome.text) for outcome in told}[bad] == (
         "failed",
         "its worker died 3 times",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.pictures import open_picture, side_by_side
+from tolerant.data.pictures import in_threads, open_picture
 from tolerant.extras import extra
 
 PIXELS = 160  # a card shows a picture about 200 wide; a 160 WebP takes some 4 kB, so 5,000 take 20 MB
@@ -35,7 +35,7 @@ def thumbnails(dataset: NoisyDataset, index: NDArray[np.int64]) -> list[str]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Pillow, about odd metadata
-        return list(side_by_side(of_row, index.tolist(), f"draw {len(index)} suspects"))
+        return list(in_threads(of_row, index.tolist(), f"draw {len(index)} suspects"))
 
 
 def data_uri(picture: NDArray[Any]) -> str:

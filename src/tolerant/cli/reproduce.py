@@ -161,7 +161,7 @@ def _run(
 
 
 def _plan(specs: Sequence[RunSpec], store: Store) -> None:
-    from tolerant.experiment.cost import estimate_s, words
+    from tolerant.experiment.cost import duration, estimate_s
     from tolerant.experiment.gce2018 import CHOICES
     from tolerant.experiment.grid import with_needs
     from tolerant.experiment.run import missing
@@ -178,7 +178,7 @@ def _plan(specs: Sequence[RunSpec], store: Store) -> None:
             total += seconds
         elif spec.key not in asked:
             continue  # a needed run that is not needed any more
-        state = f"about {words(seconds)}" if spec.key in todo else "stored"
+        state = f"about {duration(seconds)}" if spec.key in todo else "stored"
         typer.echo(f"{spec.key}  {spec.title():{width}}  {state}")
     if specs and specs[0].protocol.startswith("gce2018"):
         typer.echo("\nWhere the paper is silent or can be read two ways:")
@@ -186,7 +186,7 @@ def _plan(specs: Sequence[RunSpec], store: Store) -> None:
             typer.echo(f"- {name}: {reason}")
         typer.echo()
     where = "as on the machines of the stored rows, else one H200"
-    typer.echo(f"{len(todo)} runs to do: about {words(total)} of device time ({where})")
+    typer.echo(f"{len(todo)} runs to do: about {duration(total)} of device time ({where})")
 
 
 def _split(text: str | None) -> list[str] | None:

@@ -61,7 +61,7 @@ class ImageFiles:
                 images[place] = image
             return None
 
-        return [failed for failed in side_by_side(decode, range(len(rows))) if failed is not None]
+        return [failed for failed in in_threads(decode, range(len(rows))) if failed is not None]
 
 
 def read_pictures(
@@ -76,7 +76,7 @@ def read_pictures(
         warnings.simplefilter("ignore")  # of Pillow, about odd metadata
         bomb = extra("PIL.Image").DecompressionBombWarning
         warnings.simplefilter("error", bomb)  # a picture that unpacks to gigabytes is broken
-        heads = list(side_by_side(_probe, files, f"look at {len(files)} pictures"))
+        heads = list(in_threads(_probe, files, f"look at {len(files)} pictures"))
         broken = {row: head for row, head in enumerate(heads) if isinstance(head, str)}
         good = [row for row in range(len(files)) if row not in broken]
         if not good:
@@ -110,7 +110,7 @@ def _decode_all(pictures: ImageFiles) -> tuple[Inputs, list[tuple[int, str]]]:
     return ImageFiles([pictures.paths[row] for row in good], *pictures.shape[1:]), failed
 
 
-def side_by_side(work: Callable[[Any], T], items: Sequence[Any], what: str | None = None) -> Iterator[T]:
+def in_threads(work: Callable[[Any], T], items: Sequence[Any], what: str | None = None) -> Iterator[T]:
     """``work`` of each item in threads, in order, with a progress bar called ``what``."""
     # Pillow lets go of the interpreter while it decodes, so threads do and nothing is copied.
     # In groups: handing over one small picture costs a third of the time to decode it.

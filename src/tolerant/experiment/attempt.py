@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tolerant.experiment.claim import Claim, Outcome, Tell, words
+from tolerant.experiment.claim import Claim, Outcome, Tell, describe_error
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.work import OnEpoch, Work
 from tolerant.train import Fleet, Job, TrainResult
@@ -41,7 +41,7 @@ class Runner:
                     if outcome is None:
                         work = Work(spec, claim.folder, claim.estimated, on_epoch)
                 except Exception as error:
-                    outcome = claim.fail(*words(error))
+                    outcome = claim.fail(*describe_error(error))
                 if outcome is not None:
                     tell(outcome)
                     continue
@@ -62,7 +62,7 @@ class Runner:
                 result.model.to("meta")
                 outcome = claim.keep(*made)
             except Exception as error:
-                outcome = claim.fail(*words(error))
+                outcome = claim.fail(*describe_error(error))
             tell(outcome)
 
         try:

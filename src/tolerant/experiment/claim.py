@@ -50,7 +50,7 @@ def stored(store: Store) -> dict[str, Row]:
     return found
 
 
-def words(error: Exception) -> tuple[str, str]:
+def describe_error(error: Exception) -> tuple[str, str]:
     """What went wrong in a line, and in full."""
     return f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
 
@@ -89,8 +89,9 @@ class Claim:
     def _lock(self) -> bool:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            # Its holder may store the row and remove the folder at any moment, also between the failing
-            # mkdir and the look at what is there by which exist_ok=True decides.
+            # Another process may hold the lock, and remove the folder at any moment, once its row is stored:
+            # then the lock's file is gone, and we try again. (mkdir with exist_ok=True would fail where that
+            # happens just after it found the folder.)
             with suppress(FileExistsError):
                 self.folder.mkdir()
             with suppress(FileNotFoundError):

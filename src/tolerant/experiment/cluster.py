@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tolerant.experiment.attempt import Runner
-from tolerant.experiment.claim import Claim, Outcome, Tell, words
+from tolerant.experiment.claim import Claim, Outcome, Tell, describe_error
 from tolerant.experiment.engines import MAX_DEATHS, RETRY_S, Queue
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
@@ -90,7 +90,7 @@ def _take(claim: Claim) -> Outcome | None:
     try:
         return claim.take()
     except Exception as error:
-        return claim.fail(*words(error))
+        return claim.fail(*describe_error(error))
 
 
 def _settle(ray: Any, ended: Any, claim: Claim) -> Outcome:
@@ -98,9 +98,9 @@ def _settle(ray: Any, ended: Any, claim: Claim) -> Outcome:
         row, history, failure = ray.get(ended)
         return claim.fail(*failure) if failure else claim.keep(row, history)
     except ray.exceptions.WorkerCrashedError as error:
-        return claim.fail(f"its worker died {MAX_DEATHS} times", words(error)[1])
+        return claim.fail(f"its worker died {MAX_DEATHS} times", describe_error(error)[1])
     except (ray.exceptions.RayError, OSError) as error:
-        return claim.fail(*words(error))
+        return claim.fail(*describe_error(error))
 
 
 def _train(
@@ -119,7 +119,7 @@ def _train(
         wall_s = time.perf_counter() - begun
         made = work.row(result, fleet.device, wall_s=wall_s, share=share, side_by_side=round(1 / share))
     except Exception as error:
-        return {}, {}, words(error)
+        return {}, {}, describe_error(error)
     return *made, None
 
 

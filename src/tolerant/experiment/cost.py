@@ -28,10 +28,10 @@ def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
     return num_rows * spec.recipe.epochs / speed
 
 
-def words(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A duration for people.
 
-    >>> words(42), words(200), words(9000)
+    >>> duration(42), duration(200), duration(9000)
     ('42 s', '3.3 min', '2.5 h')
     """
     if seconds < 120:

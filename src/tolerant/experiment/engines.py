@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.process import BaseProcess
 
 from tolerant.experiment.attempt import Runner
 from tolerant.experiment.claim import Outcome, Tell
@@ -47,7 +47,7 @@ class Queue:
                 self.waiting.append(spec)
 
 
-def side_by_side(
+def in_this_process(
     specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None = None
 ) -> None:
     """In this process, as many at a time as the runner says."""
@@ -61,13 +61,13 @@ def side_by_side(
         queue.look_again()
 
 
-def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int) -> None:
+def in_processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int) -> None:
     """In `workers` processes. A dead worker is replaced and its run tried again.
 
     `concurrent.futures` gives up the whole pool when a worker dies, hence this small one.
     """
     queue, deaths = Queue(specs, tell), Counter[str]()
-    team: dict[Connection, Any] = {}
+    team: dict[Connection, BaseProcess] = {}
     at_work: dict[Connection, RunSpec] = {}
     begun = False  # a worker has answered: workers can be started from here
     try:
@@ -109,7 +109,8 @@ def processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int
             process.join()
 
 
-def _bury(worker: Any, begun: bool) -> None:
+def _bury(worker: BaseProcess, begun: bool) -> None:
+    """Take leave of a dead worker; a RuntimeError where none could ever be started."""
     worker.join()
     if not begun and worker.exitcode == 1:  # by an error of its own, not by a signal
         raise RuntimeError(
@@ -118,7 +119,8 @@ def _bury(worker: Any, begun: bool) -> None:
         ) from None
 
 
-def _hire(runner: Runner, workers: int) -> tuple[Connection, Any]:
+def _hire(runner: Runner, workers: int) -> tuple[Connection, BaseProcess]:
+    """A new worker, and the pipe to it."""
     # A server that has imported torch forks the workers: one import for all of them and for those
     # that replace dead ones. It never touches CUDA, whose contexts do not survive a fork.
     context = get_context("forkserver")

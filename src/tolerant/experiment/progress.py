@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from tolerant.experiment.claim import Outcome
-from tolerant.experiment.cost import estimate_s, words
+from tolerant.experiment.cost import duration, estimate_s
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
 
@@ -74,7 +74,7 @@ class Progress:
         share = self.share()
         end = "all over" if self.ended == len(self.cost) else "no estimate yet"
         if 0 < share < 1:
-            end = f"about {words((time.monotonic() - self.start) * (1 - share) / share)} left"
+            end = f"about {duration((time.monotonic() - self.start) * (1 - share) / share)} left"
         return f"{self.ended} of {len(self.cost)} runs, {end}"
 
     def _line(self, text: str) -> None:

@@ -92,7 +92,7 @@ def commit() -> str | None:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", source.name)  # or it is a checkout that this is installed in
+        git("ls-files", "--error-unmatch", source.name)  # fails in another's checkout that holds this package
         head = git("rev-parse", "--short=12", "HEAD")
         changes = git("status", "--porcelain", "--untracked-files=no", "--", "..")
     except (OSError, subprocess.CalledProcessError):

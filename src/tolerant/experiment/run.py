@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tolerant.experiment.attempt import Runner
 from tolerant.experiment.claim import Outcome, Tell, stored
 from tolerant.experiment.cluster import Cluster, on_cluster
-from tolerant.experiment.engines import processes, side_by_side
+from tolerant.experiment.engines import in_processes, in_this_process
 from tolerant.experiment.grid import with_needs
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row, Store
@@ -76,9 +76,9 @@ def run(
     if cluster is not None and todo:
         on_cluster(todo, runner, cluster, note, on_epoch)
     elif workers:
-        processes(todo, runner, note, workers)
+        in_processes(todo, runner, note, workers)
     else:
-        side_by_side(todo, runner, note, on_epoch)
+        in_this_process(todo, runner, note, on_epoch)
     after = stored(store)
     return Report(
         rows=[after[spec.key] for spec in asked if spec.key in after],
