@@ -186,6 +186,15 @@ def test_a_run_that_takes_its_worker_down_is_given_up_and_the_others_go_on(tmp_p
     assert Store(tmp_path).keys() == {good.key}
 
 
+def test_workers_end_when_the_last_run_needs_one_that_failed(tmp_path: Path) -> None:
+    told: list[claim.Outcome] = []
+    specs = grid.with_needs(tiny("forward-estimated"))
+    engines.in_processes(specs, Deadly(str(tmp_path), str(tmp_path)), told.append, workers=2)
+    assert [outcome.spec for outcome in told] == specs
+    assert [outcome.status for outcome in told] == ["failed", "failed"]
+    assert "which failed" in told[1].text
+
+
 def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
     (spec,) = tiny("cce")
     report = run([spec], results=tmp_path, checkpoints=tmp_path / "runs")
@@ -276,13 +285,13 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path: Pa
 
 
 LATE = """
-from tolerant.experiment import engines
-hire = engines._hire
-def late(*arguments):
-    pipe, worker = hire(*arguments)
-    worker.join()
-    return pipe, worker
-engines._hire = late
+from tolerant.experiment.engines import _Team
+hire = _Team._hire
+def late(team):
+    pipe = hire(team)
+    team._workers[pipe].join()
+    return pipe
+_Team._hire = late
 """
 
 

@@ -6,8 +6,8 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -67,69 +67,86 @@ def in_processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: 
     `concurrent.futures` gives up the whole pool when a worker dies, hence this small one.
     """
     queue, deaths = Queue(specs, tell), Counter[str]()
-    team: dict[Connection, BaseProcess] = {}
-    at_work: dict[Connection, RunSpec] = {}
-    begun = False  # a worker has answered: workers can be started from here
-    try:
-        while queue.waiting or queue.later or at_work:
+    with closing(_Team(runner, workers)) as team:
+        while queue.waiting or queue.later or team.at_work:
             if not queue.waiting:
-                if not at_work:
+                if not team.at_work:
                     time.sleep(RETRY_S)
                 queue.look_again()
-            while queue.waiting and len(at_work) < workers:
-                idle = next((pipe for pipe in team if pipe not in at_work), None)
-                if idle is None:
-                    idle, process = _hire(runner, workers)
-                    team[idle] = process
-                spec = queue.waiting.popleft()
-                try:
-                    idle.send(spec)
-                except OSError:  # died while idle
-                    _bury(team.pop(idle), begun)
-                    queue.waiting.appendleft(spec)
-                else:
-                    at_work[idle] = spec
-            for pipe in wait(list(at_work), timeout=RETRY_S if queue.later else None):
-                assert isinstance(pipe, Connection)
-                spec = at_work.pop(pipe)
-                try:
-                    queue.settle(pipe.recv())
-                    begun = True
-                except (EOFError, OSError):
-                    _bury(team.pop(pipe), begun)
+            while queue.waiting and len(team.at_work) < workers:
+                if team.give(queue.waiting[0]):
+                    queue.waiting.popleft()
+            for spec, outcome in team.answers(timeout_s=RETRY_S if queue.later else None):
+                if outcome is None:
                     deaths[spec.key] += 1
-                    died = Outcome(spec, "failed", f"its worker died {MAX_DEATHS} times")
-                    queue.settle(died if deaths[spec.key] == MAX_DEATHS else Outcome(spec, "busy"))
-    finally:
-        for pipe, process in team.items():
+                    outcome = Outcome(spec, "busy")
+                    if deaths[spec.key] == MAX_DEATHS:
+                        outcome = Outcome(spec, "failed", f"its worker died {MAX_DEATHS} times")
+                queue.settle(outcome)
+
+
+class _Team:
+    """Worker processes, started as they are needed; a run is done by calling the runner in one of them."""
+
+    def __init__(self, runner: Runner, size: int) -> None:
+        self._runner, self._size = runner, size
+        self._workers: dict[Connection, BaseProcess] = {}
+        self.at_work: dict[Connection, RunSpec] = {}
+        self._begun = False  # a worker has answered: workers can be started from here
+
+    def give(self, spec: RunSpec) -> bool:
+        """Hand a spec to a worker that is idle, or new; False where it turns out to be dead."""
+        idle = next((pipe for pipe in self._workers if pipe not in self.at_work), None) or self._hire()
+        try:
+            idle.send(spec)
+        except OSError:
+            self._bury(idle)
+            return False
+        self.at_work[idle] = spec
+        return True
+
+    def answers(self, timeout_s: float | None) -> Iterator[tuple[RunSpec, Outcome | None]]:
+        """Wait for the first answers; None for an outcome is a worker that died."""
+        if not self.at_work:
+            return  # `wait` would wait for ever
+        for pipe in wait(list(self.at_work), timeout_s):
+            assert isinstance(pipe, Connection)
+            spec, outcome = self.at_work.pop(pipe), None
+            try:
+                outcome = pipe.recv()
+                self._begun = True
+            except (EOFError, OSError):
+                self._bury(pipe)
+            yield spec, outcome
+
+    def close(self) -> None:
+        for pipe, worker in self._workers.items():
             pipe.close()  # ends an idle worker
-            if pipe in at_work:
-                process.terminate()
-        for process in team.values():
-            process.join()
+            if pipe in self.at_work:
+                worker.terminate()
+        for worker in self._workers.values():
+            worker.join()
 
+    def _hire(self) -> Connection:
+        # A server that has imported torch forks the workers: one import for all of them and for those
+        # that replace dead ones. It never touches CUDA, whose contexts do not survive a fork.
+        context = get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        mine, theirs = context.Pipe()
+        worker = context.Process(target=_work, args=(theirs, self._runner, self._size), daemon=True)
+        worker.start()
+        theirs.close()
+        self._workers[mine] = worker
+        return mine
 
-def _bury(worker: BaseProcess, begun: bool) -> None:
-    """Take leave of a dead worker; a RuntimeError where none could ever be started."""
-    worker.join()
-    if not begun and worker.exitcode == 1:  # by an error of its own, not by a signal
-        raise RuntimeError(
-            "a worker process ended before its first run; its own message is above. In a "
-            "script, whatever starts runs must stand below `if __name__ == '__main__':`."
-        ) from None
-
-
-def _hire(runner: Runner, workers: int) -> tuple[Connection, BaseProcess]:
-    """A new worker, and the pipe to it."""
-    # A server that has imported torch forks the workers: one import for all of them and for those
-    # that replace dead ones. It never touches CUDA, whose contexts do not survive a fork.
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    mine, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, runner, workers), daemon=True)
-    process.start()
-    theirs.close()
-    return mine, process
+    def _bury(self, pipe: Connection) -> None:
+        worker = self._workers.pop(pipe)
+        worker.join()
+        if not self._begun and worker.exitcode == 1:  # by an error of its own, not by a signal
+            raise RuntimeError(
+                "a worker process ended before its first run; its own message is above. In a "
+                "script, whatever starts runs must stand below `if __name__ == '__main__':`."
+            ) from None
 
 
 def _work(pipe: Connection, runner: Runner, workers: int) -> None:
