@@ -34,7 +34,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        if error.errno is None:  # of what was being read, such as a damaged .gz
+        if error.errno is None:  # no error of writing, but of what is being copied, such as a damaged .gz
             raise
         kept = "its old content is intact" if path.exists() else "nothing was written"
         raise type(error)(error.errno, f"cannot write {path}: {error.strerror or error}; {kept}") from error

@@ -27,7 +27,7 @@ from torch.utils.data import (
 
 from tolerant.extras import extra
 from tolerant.functional import log_p_y
-from tolerant.train.evaluate import evaluating
+from tolerant.train.evaluate import evaluating_with
 from tolerant.train.optim import to_host
 from tolerant.train.prune import Pruner, PruneSchedule
 
@@ -193,21 +193,15 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             collate_fn=loader.collate_fn,
             num_workers=loader.num_workers,
         )
-        now = to_host(module.state_dict())
-        if self._best is not None:
-            module.load_state_dict(self._best)
         found, labelled = [], []
-        try:
-            with evaluating(module):
-                for batch in rows:
-                    on_device = trainer.strategy.batch_to_device(batch)
-                    with trainer.precision_plugin.forward_context():
-                        logits, labels = self.outputs(module, on_device)
-                    known = labels != IGNORED
-                    found.append(log_p_y(logits, torch.where(known, labels, 0)).exp().float().cpu())
-                    labelled.append(known.cpu())
-        finally:
-            module.load_state_dict(now)
+        with evaluating_with(module, self._best):
+            for batch in rows:
+                on_device = trainer.strategy.batch_to_device(batch)
+                with trainer.precision_plugin.forward_context():
+                    logits, labels = self.outputs(module, on_device)
+                known = labels != IGNORED
+                found.append(log_p_y(logits, torch.where(known, labels, 0)).exp().float().cpu())
+                labelled.append(known.cpu())
         if not found:  # fewer rows than ranks
             self.pruner.update([], [])
             return
@@ -225,7 +219,7 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             batches.sampler = kept_order
         batches.sampler.set_epoch(trainer.current_epoch)
         loop = trainer.fit_loop
-        iter(loop._data_fetcher)  # made before this callback could ask for other rows
+        iter(loop._data_fetcher)  # once more: Lightning began it before this callback had changed the rows
         loop.max_batches = loop._data_fetcher.length
         if not loop.max_batches:
             raise RuntimeError(

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader, Dataset
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.functional import log_p_y
-from tolerant.train.evaluate import evaluating
+from tolerant.train.evaluate import evaluating_with
 from tolerant.train.optim import to_host
 from tolerant.train.prune import Pruner, PruneSchedule
 
@@ -210,14 +210,8 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         batches = DataLoader(
             self.rows, args.eval_batch_size, sampler=index, collate_fn=collate, generator=own
         )
-        now = to_host(model.state_dict())
-        if self._best is not None:
-            model.load_state_dict(self._best)
-        try:
-            with evaluating(model):
-                found = list(self._scores(model, batches))
-        finally:
-            model.load_state_dict(now)
+        with evaluating_with(model, self._best):
+            found = list(self._scores(model, batches))
         # A row without any label has nothing to be pruned for.
         p_y, known = map(torch.cat, zip(*found, strict=True)) if found else (torch.empty(0), slice(0))
         self.pruner.update(torch.arange(index.start, index.stop, index.step)[known], p_y[known])

@@ -24,14 +24,16 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-# L_q networks land at 0.5 to 1.1, cross entropy at 1 to 8. Downwards: T of a sharp reading has no small
-# entries, from which EM is slow to return, so it is a good start for the next.
+# The sharpnesses to try: L_q networks land at 0.5 to 1.1, cross entropy at 1 to 8. From the largest down,
+# since each fit of T starts from the one before: EM is slow to raise an entry of T that is nearly 0, and a T
+# fitted to sharper probabilities has none such.
 _SHARPNESS = np.geomspace(12.0, 0.25, 14)
-_STILL = 3e-4  # no entry of T moves by more after 5 to 40 iterations
+_STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
 _MOST_ITERATIONS = 100
 _LEAST_P = 1e-12
-# Above this many entries of T for each row, T is symmetric: one noise rate, all mistakes alike. So few rows
-# cannot tell so many numbers: the fit takes minutes, finds too much noise, and ranks no better.
+# If T would have more entries than this for each row, it is taken to be symmetric: one noise rate, and all
+# mistakes alike. So few rows do not determine so many numbers: the fit would take minutes, find too much
+# noise, and rank no better.
 _ENTRIES_A_ROW = 10
 _BLOCK = 1 << 22  # numbers in one temporary: 32 MiB
 
@@ -127,10 +129,10 @@ def _maximise_symmetric(rows: list[Matrix], transition: Matrix) -> Matrix:
     for _ in range(_MOST_ITERATIONS):
         by_mistake = wrong / (len(transition) - 1) * (1.0 - own)
         updated = float((by_mistake / (by_mistake + (1.0 - wrong) * own)).mean())
-        # Between the ends, so that every label stays possible, whatever the model is sure of.
+        # Not quite 0 and not quite 1, so that every label stays possible however sure the model is.
         updated = min(max(updated, 1e-9), 1.0 - 1e-3)
         moved, wrong = abs(updated - wrong), updated
-        if moved < _STILL / 100:  # one number, of which all rows speak
+        if moved < _STILL / 100:  # a single number, which all rows determine, can be had more exactly
             break
     return _same_mistakes(len(transition), wrong)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, maximise, sharpen
 
-_SOFTER = 0.6
+_SOFTER = 0.6  # how much less sure of itself the model is taken to be for the lower end (see `RateInterval`)
 _RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
 _RESAMPLES = 50  # the standard error from 50 is good to a tenth of itself
 

@@ -15,10 +15,14 @@ _SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
 def plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
     """The words of a column, its numbers in the digits that Python reads.
 
-    Between commas a comma groups digits: a decimal one would have moved the columns apart, and "1,3" may be
-    two answers. Between semicolons it is a decimal one, which is why commas do not separate there. Else the
-    column tells: it groups digits where it could everywhere. A blank groups digits too, and a percent sign
-    that every cell has is left out.
+    What a comma in a number means depends on what separates the columns of the file:
+
+    - commas: it groups digits. A decimal comma would have cut the cell in two, and a quoted "1,3" may be two
+      answers.
+    - semicolons: it is a decimal comma, which is why the columns could not be separated by commas.
+    - tabs or bars: it groups digits, unless more cells can be read with a decimal comma.
+
+    A blank groups digits too, and a percent sign that every cell has is left out.
 
     >>> plain_numbers(np.array(["1.234,5", "0,25"], object), ";").tolist()
     ['1234.5', '0.25']

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tolerant.data.dataset import NoisyDataset
 from tolerant.losses.log_prob import log_p_y
 from tolerant.train.capture import as_logits, autocast
+from tolerant.train.optim import to_host
 from tolerant.train.rows import Preprocess, Rows
 
 _PIXELS = 32 * 32  # of a CIFAR picture
@@ -93,6 +94,19 @@ def _part_size(rows: Rows) -> int:
     most = max(1, most * _PIXELS // max(_PIXELS, rows.pixels))
     parts = max(1, -(-len(rows) // most))
     return max(1, -(-len(rows) // parts))
+
+
+@contextmanager
+def evaluating_with(model: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
+    """Inside, eval mode and these weights (None: the model's own); outside, all as it was."""
+    before = to_host(model.state_dict())
+    if weights is not None:
+        model.load_state_dict(weights)
+    try:
+        with evaluating(model):
+            yield
+    finally:
+        model.load_state_dict(before)
 
 
 @contextmanager
