@@ -54,6 +54,15 @@ def test_every_package_has_a_place_in_the_picture():
     assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == ALLOWED.keys()
 
 
+def test_type_checkers_know_what_loads_on_first_use():
+    import tolerant
+
+    (block,) = (
+        node for node in ast.parse((SOURCE / "__init__.py").read_text()).body if isinstance(node, ast.If)
+    )
+    assert {alias.asname for node in block.body for alias in node.names} == tolerant._LAZY.keys()
+
+
 SCRIPTS = [path for folder in ("benchmarks", "docs", "examples") for path in (ROOT / folder).rglob("*.py")]
 
 

@@ -6,11 +6,20 @@ The losses load with torch alone; everything else loads on first use.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tolerant import functional
 from tolerant.losses import *  # noqa: F403
 from tolerant.losses import __all__ as _losses
+
+if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
+    from tolerant import data as data
+    from tolerant import noise as noise
+    from tolerant import theory as theory
+    from tolerant.adapters.sklearn import NoisyLabelClassifier as NoisyLabelClassifier
+    from tolerant.audit.suspects import find_suspects as find_suspects
+    from tolerant.train.prune import Pruner as Pruner
+    from tolerant.train.prune import PruneSchedule as PruneSchedule
 
 __version__ = "0.1.0"
 
