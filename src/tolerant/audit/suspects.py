@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from tolerant.noise.estimate import check_probs
 if TYPE_CHECKING:
     import pandas
 
+T = TypeVar("T", np.bool_, np.int64)
 FIT_ROWS = 20_000  # rows that the noise model is fitted to: a sampling error of 0.4 points at most
 _COLUMNS = (
     "rank",
@@ -293,7 +294,7 @@ def check_ids(ids: NDArray[Any]) -> None:
         seen.add(row_id)
 
 
-def _optional(name: str, values: ArrayLike | None, num_rows: int, dtype: Any) -> Any:
+def _optional(name: str, values: ArrayLike | None, num_rows: int, dtype: type[T]) -> NDArray[T] | None:
     if values is None:
         return None
     array = np.asarray(values)

@@ -8,8 +8,8 @@ then one upload and ``graph.replay()`` a batch, with nothing read back before it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -54,7 +54,7 @@ class Stepper:
         # With weights the loss has one value a row, and rows of weight 0 count in the mean over a batch.
         self.sample_weight = torch.ones(len(rows), device=self.device) if weighted else None
         self._offsets = torch.arange(self.size, device=self.device)
-        self._net: Any = torch.compile(model, dynamic=False) if recipe.compile else model
+        self._net: Callable[[Tensor], Any] = torch.compile(model, dynamic=False) if recipe.compile else model
         self._graph: torch.cuda.CUDAGraph | None = None
         self.ranks = rows.ranks
         norms = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
@@ -65,7 +65,9 @@ class Stepper:
         self._seed = self.num_full = self.num_last = self.steps_done = 0
         on_gpu = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device, priority=-1) if on_gpu else None
-        self._overlap: Any = Overlap(self.device).step if on_gpu and self.ranks.size == 1 else nullcontext
+        self._overlap: Callable[[], AbstractContextManager[None]] = nullcontext
+        if on_gpu and self.ranks.size == 1:
+            self._overlap = Overlap(self.device).step
 
     def begin(self, epoch_order: Tensor, draws: dict[str, Tensor], lr: float, seed: int) -> None:
         """Take in an epoch: its order of row numbers (pruned ones left out) and its random draws."""
@@ -110,7 +112,7 @@ class Stepper:
                 self._train_on(self.order[start : start + self.size], self._net, read)
         self.steps_done += 1
 
-    def _train_on(self, index: Tensor, net: Any, read: Tensor | None = None) -> None:
+    def _train_on(self, index: Tensor, net: Callable[[Tensor], Any], read: Tensor | None = None) -> None:
         self.weights.zero_grad()
         whole, index = len(index), self.ranks.share(index)
         inputs = self.rows.batch(index, read)
