@@ -1,4 +1,8 @@
-"""Data sets: published ones and your own, as arrays; torch only in `augment` and `batches`."""
+"""Data sets: published ones and your own, as arrays; torch only in `augment` and `batches`.
+
+`sources.load` picks the reader: `cifar`, `fashion_mnist` and `digits` for the published ones (`published`
+knows their files, `fetch` and `unpack` get them); `folder`, `table` and `arrays` for your own.
+"""
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder

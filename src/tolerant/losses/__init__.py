@@ -1,4 +1,13 @@
-"""Losses that tolerate wrong labels."""
+"""Losses that tolerate wrong labels.
+
+From the bottom up: `log_prob` computes log p_y and its gradient, `phi` has one function for each loss of it,
+`reduction` applies weights and takes the mean, `module` makes torch modules of all that. `phi_losses` and
+`full_row` are those modules, `registry` lists them by name, `combine` makes losses of losses.
+
+The plain path is the reference. `fused` (and `small`, for small batches) is faster on a CPU, `triton_loss` on
+a GPU: it calls `triton_launch`, which starts the kernels of `triton_rows`. `linear` is the last layer and the
+loss in one.
+"""
 
 from tolerant.losses.binary import BinaryLqLoss
 from tolerant.losses.combine import BackwardCorrected, ForwardCorrected, SumLoss

@@ -1,4 +1,9 @@
-"""Training: models, the loop, pruning, checkpoints, several runs side by side."""
+"""Training: models, the loop, pruning, checkpoints, several runs side by side.
+
+`loop.train` describes what to do in a `job.Job` and gives it to a `fleet.Fleet`, which serves one `run.Run`
+or several in turn. A run has `rows` on the device and a `capture.Stepper` that trains on them; `optim` holds
+the weights, `measure` takes the numbers of an epoch, `prune` decides which rows train, `checkpoint` saves.
+"""
 
 from tolerant.train.evaluate import predict_log_proba
 from tolerant.train.fleet import Fleet
