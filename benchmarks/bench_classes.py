@@ -34,9 +34,8 @@ NOISES = {"uniform 0.2": (uniform, 0.2), "uniform 0.4": (uniform, 0.4), "circula
 FEWEST = 3  # rows of a class
 
 Table = tuple[np.ndarray, np.ndarray, int]  # inputs, true labels, how many of the rows are for training
-Problem = tuple[
-    np.ndarray, np.ndarray, np.ndarray, np.ndarray
-]  # inputs and true labels, to train and to test
+# Inputs and true labels to train on, inputs and true labels to test on.
+Problem = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def cut(inputs: np.ndarray, labels: np.ndarray, parts: int, num_train: int) -> Table:

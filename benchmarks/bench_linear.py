@@ -151,6 +151,19 @@ def accuracy(rows: list[dict[str, object]]) -> None:
         print(json.dumps(rows[-1]), flush=True)
 
 
+def print_table(rows: list[dict[str, object]]) -> None:
+    print(f"\n{'':34} {'ms':>8} {'/ bare':>7} {'extra MiB':>10} {'eager / it':>10}")
+    memory = {str(row["name"]): row.get("extra MiB") for row in rows if row["bench"] == "linear"}
+    for row in rows:
+        if row["bench"] == "linear":
+            own, theirs = row.get("extra MiB"), memory.get("eager")
+            ratio = f"{theirs / own:.1f}" if own and theirs else "-"  # type: ignore[operator]
+            print(f"{row['name']!s:34} {row['ms']:>8} {row['/ bare products']:>7} {own!s:>10} {ratio:>10}")
+    ms = {row["name"]: row["ms"] for row in rows if row["bench"] == "linear"}
+    ratio = ms["ours, truncated, 40 % dead rows"] / ms["ours on 40 % dead rows"]  # type: ignore[operator]
+    print(f"truncated / plain on 40 % dead rows: {ratio:.3f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="write the rows here, a JSON line each")
@@ -159,7 +172,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4096)
     parser.add_argument("--hidden", type=int, default=4096)
     parser.add_argument("--classes", type=int, default=128256)
-    a = parser.parse_args()
+    options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("needs a CUDA GPU")
     rows: list[dict[str, object]] = [
@@ -167,23 +180,23 @@ def main() -> None:
             "bench": "machine",
             "gpu": torch.cuda.get_device_name(),
             "torch": torch.__version__,
-            "rounds": a.rounds,
+            "rounds": options.rounds,
             "commit": commit(),
         }
     ]
     accuracy(rows)
-    h, w, y = problem(a.rows, a.hidden, a.classes, live=1.0)
-    half_h, half_w, half_y = problem(a.rows, a.hidden, a.classes, live=0.6)
+    h, w, y = problem(options.rows, options.hidden, options.classes, live=1.0)
+    half_h, half_w, half_y = problem(options.rows, options.hidden, options.classes, live=0.6)
     losses: dict[str, Loss] = {
         "ours": ours(),
         "ours, 512 rows a chunk": ours(chunk_rows=512),
         "ours, 2048 rows a chunk": ours(chunk_rows=2048),
-        "ours, one chunk": ours(chunk_rows=a.rows),
+        "ours, one chunk": ours(chunk_rows=options.rows),
         "ours, fp32 sum": ours(accumulate_fp32=True),
         "ours, fp32 sum, 2048": ours(accumulate_fp32=True, chunk_rows=2048),
         "eager": eager,
         "eager, logits.float()": eager_upcast,
-        **peers(a.peers),
+        **peers(options.peers),
     }
     runs: dict[str, Callable[[], object]] = {"bare products": bare_products(h, w)}
     for name, loss in losses.items():
@@ -195,10 +208,10 @@ def main() -> None:
     truncated = ours(k=K)
     runs["ours on 40 % dead rows"] = lambda: step(losses["ours"], half_h, half_w, half_y)
     runs["ours, truncated, 40 % dead rows"] = lambda: step(truncated, half_h, half_w, half_y)
-    times = interleaved(runs, a.rounds)
-    runs.clear()
+    times = interleaved(runs, options.rounds)
+    runs.clear()  # the buffers of the bare products make room
     bare = times["bare products"]
-    flops = 6 * a.rows * a.hidden * a.classes
+    flops = 6 * options.rows * options.hidden * options.classes
     for name, ms in times.items():
         row: dict[str, object] = {"bench": "linear", "name": name, "ms": round(ms, 3)}
         row |= {"/ bare products": round(ms / bare, 3), "TFLOP/s": round(flops / ms / 1e9, 1)}
@@ -209,17 +222,9 @@ def main() -> None:
             except Exception as error:  # a peer may refuse a frozen layer
                 print(f"SKIPPED memory of {name}: {type(error).__name__}: {str(error)[:200]}")
         rows.append(row)
-        if a.out:
-            a.out.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
-    print(f"\n{'':34} {'ms':>8} {'/ bare':>7} {'extra MiB':>10} {'eager / it':>10}")
-    memory = {str(row["name"]): row.get("extra MiB") for row in rows if row["bench"] == "linear"}
-    for row in rows:
-        if row["bench"] == "linear":
-            own, theirs = row.get("extra MiB"), memory.get("eager")
-            ratio = f"{theirs / own:.1f}" if own and theirs else "-"  # type: ignore[operator]
-            print(f"{row['name']!s:34} {row['ms']:>8} {row['/ bare products']:>7} {own!s:>10} {ratio:>10}")
-    plain = times["ours on 40 % dead rows"]
-    print(f"truncated / plain on 40 % dead rows: {times['ours, truncated, 40 % dead rows'] / plain:.3f}")
+        if options.out:
+            options.out.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    print_table(rows)
 
 
 if __name__ == "__main__":
