@@ -333,7 +333,20 @@ def test_benchmark_tables_come_from_their_rows(tmp_path: Path) -> None:
 
 def test_fill_leaves_other_text_alone() -> None:
     text = "a\n<!-- other -->\nb\n<!-- end -->\n"
-    assert fill(text, lambda name: "x") == text
+    assert fill(text, lambda name, changed: "x") == text
+
+
+def test_a_block_can_name_a_changed_protocol(tmp_path: Path) -> None:
+    other = Store(tmp_path / "results")
+    add(other, 0.9, protocol="gce2018-table1 epochs=2")
+    docs = tmp_path / "page.md"
+    marks = ("table1", "table1 epochs=2", "table1 epochs=3")
+    docs.write_text("".join(f"<!-- report: {mark} -->\n<!-- end -->\n" for mark in marks))
+    assert cli("--docs", str(docs), "--results", str(other.folder)).exit_code == 0
+    plain, changed, absent, _ = docs.read_text().split("<!-- end -->")
+    assert "90.00" in changed
+    assert "No stored rows yet." in plain
+    assert "No stored rows yet." in absent
 
 
 def test_rows_of_a_changed_protocol_are_mentioned(tmp_path: Path) -> None:

@@ -186,20 +186,20 @@ def _fill(docs: Path, store: Store) -> None:
     from tolerant.report.rows import NO_ROWS, select
     from tolerant.report.table import lines
 
-    def block(name: str) -> str:
+    def block(name: str, changed: str) -> str:
         if name == "table1-brief":
             return brief.table1(select(store, "table1"))
         if name in (benches := brief.BENCHES | speed.BENCHES):
             return benches[name](Path(store.folder))
         if name in ("figure1", "figure2", "pruning"):
-            rows = _figure_rows(store, name, "")
+            rows = _figure_rows(store, name, changed)
             drawn = _figure(store, name, rows) if rows else None
         elif name.endswith("-differences"):
             name = name.removesuffix("-differences")
-            table = lines(select(store, name), name)
+            table = lines(select(store, name, changed=changed), name)
             drawn = _differences(table, name) if table else None
         else:
-            rows = select(store, name)
+            rows = select(store, name, changed=changed)
             return _text(rows, lines(rows, name))
         if drawn is None:
             return NO_ROWS
