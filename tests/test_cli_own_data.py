@@ -129,6 +129,31 @@ def test_categories_never_seen_count_as_none(trained, tmp_path):
     assert len(read(tmp_path / "p.csv")) == 10
 
 
+def test_a_column_whose_words_are_all_unknown_is_named(trained, tmp_path):
+    """Spelt in another way, or another column: predictions would be guesses that nobody sees."""
+    write_table(tmp_path / "new.csv", labels=False, num_rows=10, town="Atlantis")
+    (tmp_path / "new.csv").write_text((tmp_path / "new.csv").read_text().replace("Ulm", "ULM"))
+    with pytest.warns(UserWarning, match=r"no word in the column 'town' is one that training knows"):
+        tolerant("predict", trained / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+
+
+def test_the_categories_of_a_run_are_those_it_predicts_with(tmp_path):
+    """70 towns, of which the six rarest count as one, in new rows of other frequencies too."""
+    lines = ["town,label"]
+    for row in range(70):
+        lines += [f"t{row:02},{'ab'[row % 2]}"] * (3 if row < 64 else 2)
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    with pytest.warns(UserWarning, match=r"'town' \(70, the rarer ones in 12 of 204 rows\).*--ignore 'town'"):
+        tolerant("train", tmp_path / "rows.csv", "--loss", "lq", "--out", tmp_path / "run", *QUICK)
+    columns = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]["encoder"]["columns"]
+    assert columns[0]["categories"] == [f"t{row:02}" for row in range(64)]
+    (tmp_path / "new.csv").write_text("town\n" + "t69\n" * 9 + "t65\nnowhere\nt00\n")
+    tolerant("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    rows = [(row["label"], row["confidence"]) for row in read(tmp_path / "p.csv")]
+    assert len(set(rows[:-1])) == 1, "rare and unknown ones are the same to the model"
+    assert rows[-1] != rows[0]
+
+
 def test_predicting_without_a_column_names_it(trained, tmp_path):
     (tmp_path / "new.csv").write_text("a,b,c\n1,2,3\n")
     with pytest.raises(ValueError, match="no column 'd'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -122,7 +123,14 @@ class Features:
         check_columns(frame, path, id=name)
         ids = None if name is None else frame[name].to_numpy(object).astype(str)
         if self.encoder is not None:
-            return self.encoder.transform(frame), ids
+            inputs = self.encoder.transform(frame)
+            for column in self.encoder.strange_columns(frame):
+                warnings.warn(
+                    f"{path}: no word in the column {column!r} is one that training knows, so it tells the "
+                    "model nothing. Are its words spelt as in the training rows?",
+                    stacklevel=4,
+                )
+            return inputs, ids
         if self.kind == "text":
             column = options.get("text") or "text"
             check_columns(frame, path, text=column)
