@@ -130,7 +130,7 @@ class Job:
                 if self.dataset.kind == "image"
                 else {"num_features": shape[0]}
             )
-            drawn = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
+            drawn: dict[str, Any] = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
             for name in {**drawn, **size}.keys() & self.model_args.keys():
                 where = f"the recipe's {name!r} is it" if name in drawn else "the data decide it"
                 raise ValueError(f"model_args must be options of the network alone; got {name!r}: {where}.")
