@@ -30,9 +30,10 @@ class Source:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of `tolerant.data.load`: split, root, label, id, text, size ..."""
 
-    def load(self) -> NoisyDataset:
-        """All rows with their given labels."""
-        return load(self.name, **self.options)
+    def load(self, encoder: TableEncoder | None = None) -> NoisyDataset:
+        """All rows with their given labels; ``encoder``: of a table, one fitted before."""
+        fitted: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
+        return load(self.name, **self.options, **fitted)
 
     def absolute(self) -> Source:
         """The same, from whatever folder it is read later."""

@@ -64,7 +64,7 @@ def audit(
         raise typer.BadParameter(
             f"{out} holds another run, whose list would be lost; name a new folder", param_hint="--out"
         )
-    dataset = run.source.load()
+    dataset = run.load_rows()
     suspects = load_suspects(run, dataset)
     suspects.to_csv(out / "suspects.csv")
     history = read_json(run.folder / "history.json")
