@@ -75,11 +75,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("train digits --k auto --folds 0", "--k: auto is estimated from the folds; give a number"),
         ("train digits --folds 1", "'--folds': must be 0 or at least 2"),
         ("audit digits --folds 1", "'--folds': must be 0 or at least 2"),
+        ("train digits --root x", "--root: is where the published data sets lie (cifar10 ...), and digits"),
+        ("audit rows.csv --root x", "rows.csv is none of them"),
+        ("noise rows.csv --rate 0.1 --root x", "rows.csv is none of them"),
+        ("noise digits --kind open-set --outside rows.csv --rate 0.1 --root x", "digits is none of them"),
+        ("noise digits --kind pair --rate 0.1 --pair 1=2 --pair 1=3", "pairs must send each class to one"),
+        ("train rows.csv --text words --categorical a", "categorical (--categorical) is for the columns of"),
+        ("train rows.csv --ignore label", "ignore (--ignore) names 'label', the column of labels"),
+        ("train rows.npz --min-per-class 1", "an array class_names, and those classes may have any number"),
         ("audit table --folds 5", "--folds: is for data, which is trained on; a run has its predictions"),
         ("audit table --seed 0", "--seed: is for data, which is trained on"),
         ("audit table --device auto", "--device: is for data, which is trained on"),
         ("audit table --root x", "--root: is for data; a run knows how its data was read"),
         ("audit table --skip-unlabelled", "--skip-unlabelled: is for data; a run knows"),
+        ("predict table rows.csv --split test", "rows.csv takes no option 'split' for rows of this run"),
+        ("predict table rows.csv --text words", "takes no option 'text' for rows of this run; it takes id"),
+        ("predict table rows.csv --file words", "takes no option 'file' for rows of this run; it takes id"),
+        ("predict table rows.csv --root x", "--root: is where the published data sets lie"),
+        ("predict text rows.csv --file words", "takes no option 'file' for rows of this run; it takes text"),
+        ("predict image photos --id a", "photos takes no option 'id' for rows of this run; it takes split"),
+        ("predict image photos --file a", "photos takes no option 'file'"),
+        (
+            "predict image list.csv --id n",
+            "list.csv takes no option 'id' for rows of this run; it takes file",
+        ),
+        ("predict image digits --file a", "digits takes no option 'file'"),
+        (
+            "predict array rows.npz --id a",
+            "rows.npz takes no option 'id' for rows of this run; it takes none",
+        ),
+        ("predict array rows.npz --split a", "rows.npz takes no option 'split'"),
     ],
 )
 def test_an_option_without_a_meaning_is_refused(
@@ -89,6 +114,12 @@ def test_an_option_without_a_meaning_is_refused(
     before = sorted(folder.rglob("*"))
     assert said in refusal(*command.split())
     assert sorted(folder.rglob("*")) == before, "refused before anything is written"
+
+
+def test_the_root_of_another_source_is_let_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    kind = ("--kind", "open-set", "--outside", "cifar10", "--rate", 0.1)
+    assert "CIFAR-10 is not in nowhere" in refusal("noise", "photos", *kind, "--root", "nowhere")
 
 
 def test_runs_happen_in_one_place(tmp_path: Path) -> None:

@@ -491,19 +491,23 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
 
 
 def test_new_rows_are_read_as_the_run_remembers(tmp_path: Path) -> None:
-    """Blanks around a name are not part of it, and a named data set has no columns."""
+    """Blanks around a name are not part of it, and a named data set has no such columns."""
     texts = TextFeatures(("sun", "rain"), (1.0, 1.0), 1.0)
     text_run = Features("text", (2,), ("x", "y"), text=texts)
     path = write(tmp_path / "x.csv", "id, words ,note\n7,sun,a\n8,rain,b\n")
     rows = text_run.read(Source(str(path), {"text": " words ", "id": "id "}))
     assert rows.ids.tolist() == ["7", "8"]
+    like = Source("y.csv", {"text": " words", "label": "topic", "file": "photo"})
+    assert text_run.read(Source(str(path)), like).ids.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="has no column 'mail'"):
+        text_run.read(Source(str(path), {"text": "mail"}), like)
     with pytest.raises(ValueError, match=r"digits does not hold rows of the kind .* \(text\)"):
-        text_run.read(Source("digits", {"text": "words"}))
+        text_run.read(Source("digits"), like)
     assert Source("digits", {"root": Path("data")}).absolute() == Source(
         "digits", {"root": str(Path("data").absolute())}
     )
     picture_run = Features("image", (8, 8, 1), tuple("0123456789"))
-    assert len(picture_run.read(Source("digits", {"file": "photo", "split": "test"}))) == 359
+    assert len(picture_run.read(Source("digits", {"split": "test"}), like)) == 359
 
 
 @pytest.mark.parametrize("header", ["a,a,label", "a, a,label", "a ,a,label"])
