@@ -167,7 +167,7 @@ class TableEncoder:
             if column.name not in frame.columns:
                 raise ValueError(
                     f"the table has no column {column.name!r}, with which the encoder was fitted; "
-                    f"it has {list(frame.columns)}"
+                    f"it has {list(frame.columns)}. Name one so, or train again"
                 )
             features += column.features(frame[column.name])
         table = np.empty((len(frame), len(features)), np.float32)
