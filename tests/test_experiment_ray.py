@@ -14,9 +14,7 @@ from pathlib import Path
 
 import pytest
 from test_experiment_run import lasting
-from typer.testing import CliRunner
 
-from tolerant.cli import make_app
 from tolerant.experiment import grid
 from tolerant.experiment.cluster import Cluster, _check_room
 from tolerant.experiment.run import run
@@ -137,12 +135,6 @@ def test_more_than_the_machine_has_is_refused() -> None:
         _check_room({"CPU": 2.0}, Cluster(gpus=0.5))
     with pytest.raises(ValueError, match="0 or more"):
         Cluster(gpus=-1.0)
-
-
-def test_options_of_the_local_engine_are_refused() -> None:
-    done = CliRunner().invoke(make_app(), ["reproduce", "digits", "--engine", "ray", "--workers", "2"])
-    assert done.exit_code == 2
-    assert "local engine" in done.output
 
 
 def workers(driver: int) -> list[int]:

@@ -30,6 +30,7 @@ _STEPS = 1600  # updates after which small networks have learnt what they can fr
 # With fewer rows a tenth held out chooses by chance, and what a model doubts is no evidence yet.
 _LEAST_TO_VALIDATE = 100
 LEAST_TO_PRUNE = 50
+LEAST_EPOCHS_TO_PRUNE = 3  # it starts after a third of them
 # Labels are taken to be mostly right: a model that doubts most of them is too weak to judge, and its
 # round of pruning is left out. 2,000 rows of CIFAR-10, 40 % noise, q 0.7, means of seeds 20 to 22, with this
 # rule, without it, cross entropy: uniform 44.7, 38.9, 43.3 %; class-dependent 41.8, 39.4, 44.9 %
@@ -114,7 +115,8 @@ def make_job(
         score_every=0,
         seed=settings.seed,
     )
-    pruned = settings.loss == TRUNCATED and num_rows >= LEAST_TO_PRUNE and epochs >= 3
+    enough = num_rows >= LEAST_TO_PRUNE and epochs >= LEAST_EPOCHS_TO_PRUNE
+    pruned = settings.loss == TRUNCATED and enough
     named = isinstance(settings.loss, str)
     q = _auto_q(dataset) if settings.q == "auto" else settings.q
     model = _model(dataset, settings, device)

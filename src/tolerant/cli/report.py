@@ -51,6 +51,12 @@ def report(
     ] = None,
 ) -> None:
     """Print a table or draw a figure from stored rows; nothing is trained."""
+    for hint, given in (("NAME", name), ("--out", out), ("--changed", changed)):
+        if docs is not None and given:
+            why = (
+                "--docs writes every block that the file names, as it stands there; leave one of the two out"
+            )
+            raise typer.BadParameter(why, param_hint=hint)
     from tolerant.experiment.store import Store
 
     store = Store(results)

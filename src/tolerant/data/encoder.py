@@ -63,8 +63,9 @@ class TableEncoder:
 
     - number, or date as a number of days: (value - mean) / std of the fitted rows. A missing one
       becomes the mean (0), with a second feature that says so if any was missing in the fitted rows.
-    - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows. A rarer
-      word and one never seen give zeros; a missing one has a feature if any was missing then.
+    - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows, of equally
+      frequent ones the first by the alphabet; a warning says where there are more. A rarer word and one
+      never seen give zeros; a missing one has a feature if any was missing then.
 
     >>> import pandas
     >>> rows = pandas.DataFrame({"age": [20, 40, None], "town": ["Bonn", "Ulm", "Ulm"]})
@@ -87,6 +88,7 @@ class TableEncoder:
                 f"categorical names {absent[0]!r}, which is no column of the features {list(frame.columns)}"
             )
         columns, holes, names, counters = [], [], [], []
+        many: dict[str, str] = {}
         for name in frame.columns:
             kind: Literal["number", "date"] = "number"
             numbers, empty = None, np.empty(0, bool)
@@ -104,9 +106,15 @@ class TableEncoder:
                 holes.append(f"{name!r} ({empty.sum()})")
             if numbers is None:
                 counts = Counter(words[~empty])
-                if len(counts) > max(MAX_CATEGORIES, len(words) / 2):
-                    names.append(f"{name!r} ({words[~empty][0][:40]!r} ...)")
-                frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_CATEGORIES]
+                by_number = sorted(counts, key=lambda word: (-counts[word], word))
+                frequent, rare = by_number[:MAX_CATEGORIES], by_number[MAX_CATEGORIES:]
+                if rare and len(counts) > len(words) / 2:
+                    names.append(f"{name!r} ({len(counts):,} words: {words[~empty][0][:40]!r} ...)")
+                elif rare:
+                    rows = sum(counts[word] for word in rare)
+                    many[name] = (
+                        f"{name!r} ({len(counts):,}, the rarer ones in {rows:,} of {len(words):,} rows)"
+                    )
                 columns.append(Column(name, "category", missing, categories=tuple(frequent)))
             else:
                 mean, std = _moments(numbers[~empty], name)
@@ -131,6 +139,15 @@ class TableEncoder:
                 "the rest with ignore=... (--ignore)",
                 stacklevel=2,
             )
+        if many:
+            first = next(iter(many))
+            more = ", ..." if len(many) > 5 else ""
+            warnings.warn(
+                f"only the {MAX_CATEGORIES} most frequent categories of a column are told apart; all others "
+                f"count as one: {', '.join([*many.values()][:5])}{more}. Put alike ones under one word "
+                f"first, or leave the column out: ignore=[{first!r}] (--ignore {first!r})",
+                stacklevel=2,
+            )
         if counters:
             warnings.warn(
                 f"{', '.join(counters[:5])} counts the rows, and so tells how they were sorted; leave it out "
@@ -150,13 +167,29 @@ class TableEncoder:
             if column.name not in frame.columns:
                 raise ValueError(
                     f"the table has no column {column.name!r}, with which the encoder was fitted; "
-                    f"it has {list(frame.columns)}"
+                    f"it has {list(frame.columns)}. Name one so, or train again"
                 )
             features += column.features(frame[column.name])
         table = np.empty((len(frame), len(features)), np.float32)
         for place, feature in enumerate(features):
             table[:, place] = feature
         return table
+
+    def strange_columns(self, frame: Any) -> list[str]:
+        """The columns of categories that hold words in `frame`, none of which was fitted.
+
+        >>> import pandas
+        >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
+        >>> encoder.strange_columns(pandas.DataFrame({"sex": ["f", "m"], "age": [40, 50]}))
+        ['sex']
+        """
+        strange = []
+        for column in self.columns:
+            if column.kind == "category":
+                words, empty = _as_words(frame[column.name])
+                if not empty.all() and set(column.categories).isdisjoint(words[~empty]):
+                    strange.append(column.name)
+        return strange
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same encoder."""

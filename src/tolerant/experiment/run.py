@@ -59,6 +59,11 @@ def run(
     >>> run(specs, results=folder, checkpoints=folder + "/runs").done
     0
     """
+    if (fleet > 1) + (workers > 0) + (cluster is not None) > 1:
+        raise ValueError(
+            "fleet, workers and cluster exclude each other: runs happen in one place; "
+            f"got fleet={fleet!r}, workers={workers!r}, cluster={cluster!r}."
+        )
     asked = list(specs)
     store = Store(results)
     todo = missing(asked, store)

@@ -101,6 +101,10 @@ def named_pairs(class_names: Names, rate: float, pairs: Sequence[tuple[str, str]
         if same_name(name) not in number:
             raise ValueError(f"class_names must hold {name!r}; got {', '.join(map(str, class_names))}.")
     mapping = {number[same_name(a)]: number[same_name(b)] for a, b in pairs}
+    if len(mapping) < len(pairs):
+        raise ValueError(
+            f"pairs must send each class to one other; got {list(pairs)!r}. For several use kind 'matrix'."
+        )
     return pair(len(class_names), rate, mapping)
 
 
