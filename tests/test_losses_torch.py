@@ -440,7 +440,19 @@ def test_masked_classes(name):
     assert gradient[0, 1] == 0
 
 
-@pytest.mark.parametrize(("name", "hyper"), [("nce", {}), ("nfl", {}), ("nfl", {"gamma": 2.0}), ("ngce", {})])
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+def test_q_0_is_cross_entropy_for_a_masked_label_too(small_batches, impl):
+    logits, labels = torch.tensor([[-math.inf, 1.0, 2.0], [0.0, 1.0, 2.0]]), torch.tensor([0, 1])
+    value, gradient = value_and_gradient(LqLoss(q=0.0, impl=impl), logits, labels)
+    expected, expected_gradient = value_and_gradient(F.cross_entropy, logits, labels)
+    assert value == expected == math.inf
+    torch.testing.assert_close(gradient, expected_gradient)
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper"),
+    [("nce", {}), ("nfl", {}), ("nfl", {"gamma": 2.0}), ("ngce", {}), ("ngce", {"q": 0.0})],
+)
 def test_a_masked_class_is_as_good_as_none(name, hyper):
     """Normalised over the classes that are left; the only one costs 0, a masked label 1 where cce is inf."""
     loss = make_loss(name, **hyper, reduction="none")
@@ -454,7 +466,7 @@ def test_a_masked_class_is_as_good_as_none(name, hyper):
     ends = torch.tensor([[-math.inf, 1.0, 2.0], [1.0, -math.inf, -math.inf]])
     values, gradient = value_and_gradient(loss, ends, torch.tensor([0, 0]))
     assert values[1] == 0
-    assert values[0] == 1 or name == "ngce"  # whose a is finite
+    assert values[0] == 1 or loss.hyper.get("q")  # whose a is finite
     assert not gradient.isnan().any()
 
 

@@ -67,7 +67,8 @@ def lq(log_p_y: Array, *, q: float = 0.7) -> Array:
 
 
 def lq_weight(log_p_y: Array, *, q: float) -> Array:
-    return exp(q * log_p_y)
+    # A masked label has log p_y = -inf, and 0 * inf is NaN where cross entropy's weight is 1.
+    return ones_like(log_p_y) if q < LEAST_Q else exp(q * log_p_y)
 
 
 def truncated_lq(log_p_y: Array, *, q: float = 0.7, k: float = 0.5) -> Array:
@@ -85,7 +86,7 @@ def truncated_lq(log_p_y: Array, *, q: float = 0.7, k: float = 0.5) -> Array:
 
 
 def truncated_lq_weight(log_p_y: Array, *, q: float, k: float) -> Array:
-    return where(log_p_y <= math.log(k), 0.0, exp(q * log_p_y))
+    return where(log_p_y <= math.log(k), 0.0, lq_weight(log_p_y, q=q))
 
 
 def focal(log_p_y: Array, *, gamma: float = 2.0) -> Array:
