@@ -471,10 +471,10 @@ def test_a_masked_class_is_as_good_as_none(name, hyper):
 
 
 @pytest.mark.parametrize("row", [[200.0, 0.0, 0.0], [-200.0, 0.0, -200.0], [0.0, -math.inf, -math.inf]])
-@pytest.mark.parametrize("name", PHI_LOSSES)
-def test_second_derivatives_where_p_y_is_1_or_0(name, row):
+@pytest.mark.parametrize(("name", "hyper"), [*((name, {}) for name in PHI_LOSSES), ("focal", {"gamma": 0.5})])
+def test_second_derivatives_where_p_y_is_1_or_0(name, hyper, row):
     leaf = torch.tensor([row], requires_grad=True)
-    value = make_loss(name)(leaf, torch.tensor([0]))
+    value = make_loss(name, **hyper)(leaf, torch.tensor([0]))
     (gradient,) = torch.autograd.grad(value, leaf, create_graph=True)
     (second,) = torch.autograd.grad(gradient[0] @ torch.tensor([1.0, 2.0, 3.0]), leaf)
     torch.testing.assert_close(second, torch.zeros(1, 3))

@@ -103,10 +103,10 @@ def focal(log_p_y: Array, *, gamma: float = 2.0) -> Array:
 def focal_weight(log_p_y: Array, *, gamma: float) -> Array:
     # The text-book derivative has (1 - p)^(gamma - 1) log p, which is inf * 0 at p = 1 for gamma < 1;
     # with log p / (1 - p) as one bounded factor nothing blows up. At p = 1 that is 0 / 0, so it is taken
-    # just before: a choice between both would still have NaN for its derivative.
+    # just before: a choice between both would still have NaN for its derivative, and so would 0 ** gamma.
     finite = log_p_y.clip(min=-1e30, max=-1e-30)
-    ratio = finite / expm1(finite)
-    return _rest(log_p_y) ** gamma * (1 + gamma * exp(log_p_y) * ratio)
+    rest = _rest(finite)
+    return rest**gamma * (1 - gamma * exp(log_p_y) * finite / rest)
 
 
 def taylor(log_p_y: Array, *, order: int = 2) -> Array:
