@@ -121,6 +121,7 @@ ENDS = [
     *[("taylor", {"order": order}) for order in (1, 50)],
     *[("agce", {"a": a, "q": q}) for a in (1e-9, 1e3) for q in (1e-3, 0.6, 4.0)],
     *[("aul", {"a": a, "p": p}) for a in (1 + 1e-9, 1.0001, 100.0) for p in (1e-3, 0.5, 4.0)],
+    ("aul", {"a": 1.001, "p": 15.0}),
     *[("ael", {"a": a}) for a in (0.1, 1e3)],
     *[("phuber", {"tau": tau}) for tau in (1 + 1e-6, 1.001, 1e9)],
     *[("js", {"pi": pi}) for pi in (1e-9, 1e-4, 0.1, 0.5, 0.9999)],

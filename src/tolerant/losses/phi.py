@@ -185,8 +185,10 @@ def aul(log_p_y: Array, *, a: float = 6.3, p: float = 1.5) -> Array:
     >>> aul(torch.tensor([0.5]).log(), a=2.0, p=1.0)
     tensor([0.5000])
     """
-    log_ratio = log1p(_rest(log_p_y) / (a - 1))  # log((a - p_y) / (a - 1)), exact at p_y = 1
-    return (a - 1) ** p / p * expm1(p * log_ratio)
+    rest = _rest(log_p_y)
+    log_ratio = log1p(rest / (a - 1))  # log((a - p_y) / (a - 1)), exact at p_y = 1
+    # From the larger power down: the smaller one, 0.001 ** 15 for a = 1.001, may be 0 in fp32.
+    return ((a - 1) + rest) ** p / -p * expm1(-p * log_ratio)
 
 
 def aul_weight(log_p_y: Array, *, a: float, p: float) -> Array:
