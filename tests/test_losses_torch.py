@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+import shutil
 from typing import ClassVar
 
 import numpy as np
@@ -394,6 +395,24 @@ def test_compiles_without_a_graph_break(name):
         value_and_gradient(compiled, logits, labels), value_and_gradient(loss, logits, labels), strict=True
     ):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit, which Inductor still loads
+@pytest.mark.parametrize("name", ["lq", "focal"])
+def test_inductor_keeps_the_digits_near_p_y_1(name):
+    """Its own expm1 has none there: a loss of 0, and for focal the gradient 0 / 0."""
+    logits = torch.zeros(64, 10)
+    logits[:, 0] = torch.arange(64)
+    labels = torch.zeros(64, dtype=torch.long)
+    loss = make_loss(name, reduction="none")
+    torch._dynamo.reset()
+    for found, expected in zip(
+        value_and_gradient(torch.compile(loss, dynamic=False), logits, labels),
+        value_and_gradient(loss, logits, labels),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-37)
 
 
 @pytest.mark.parametrize("name", REGISTRY)
