@@ -211,6 +211,17 @@ def test_fp64_has_all_its_digits_where_p_y_is_small(small_batches, name, gap):
         assert abs(mpf(found.item()) - expected) <= 1e-14 * abs(expected)
 
 
+@pytest.mark.parametrize("level", [-1000.0, 300.0, 1000.0])
+def test_forward_correction_does_not_see_the_level_of_the_logits(level):
+    """Logits of 1000 have steps of 6e-5 in fp32; the differences between them do not."""
+    logits = torch.tensor([[0.5, -0.25, 1.0, 0.0]]) + level
+    loss = ForwardCorrected(LqLoss(q=0.7), 0.1 + 0.6 * torch.eye(4))
+    value, gradient = computed(loss, logits[0], torch.float32)
+    exact_value, exact_gradient = computed(loss, logits[0], torch.float64)
+    torch.testing.assert_close(value.double(), exact_value, rtol=1e-6, atol=0)
+    torch.testing.assert_close(gradient.double(), exact_gradient, rtol=2e-6, atol=0)
+
+
 def test_correction_by_a_sparse_matrix_has_no_dead_gradient():
     """Where T has a zero and p underflows, the posterior is still well defined."""
     logits = torch.tensor([[-200.0, 0.0, -100.0]], requires_grad=True)
