@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 
 import tolerant
 from tolerant import functional
@@ -360,6 +361,26 @@ def test_per_sample_gradients_of_binary():
     _, expected = value_and_gradient(loss, logits, labels)
     found = torch.func.vmap(torch.func.grad(lambda z, y: loss(z, y)))(logits, labels)
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit, which forward_ad still loads
+@pytest.mark.parametrize("name", ["lq", "nce", *COMPOSED])
+def test_a_hessian_takes_reverse_mode_and_forward_mode_says_so(name):
+    logits, labels, _ = example(16, (3, C), torch.float64)
+    module = COMPOSED[name]() if name in COMPOSED else make_loss(name)
+
+    def loss(z):
+        return module(z, labels)
+
+    def by_dual_numbers(z):
+        with forward_ad.dual_level():
+            return loss(forward_ad.make_dual(z, z))
+
+    for forward_mode in (torch.func.jacfwd(loss), torch.func.hessian(loss), by_dual_numbers):
+        with pytest.raises(NotImplementedError, match=r"jacrev\(jacrev\(loss\)\)"):
+            forward_mode(logits)
+    found = torch.func.jacrev(torch.func.jacrev(loss))(logits)
+    torch.testing.assert_close(found, torch.autograd.functional.hessian(loss, logits))
 
 
 @pytest.mark.parametrize("wrong", [-1, C])
