@@ -620,6 +620,17 @@ def test_forward_correction_of_soft_labels():
     torch.testing.assert_close(loss(logits, F.one_hot(labels, C).float()), loss(logits, labels))
 
 
+@pytest.mark.parametrize("name", ["cce", "lq", "mae"])
+def test_forward_correction_by_the_identity_leaves_a_masked_label_its_gradient(name):
+    logits = torch.tensor([[-math.inf, 0.0, 1.0], [-math.inf, 2.0, -math.inf], [0.0, -math.inf, 1.0]])
+    labels, loss = torch.zeros(3, dtype=torch.long), make_loss(name, reduction="none")
+    expected = value_and_gradient(loss, logits, labels)
+    for found, one in zip(
+        value_and_gradient(ForwardCorrected(loss, torch.eye(3)), logits, labels), expected, strict=True
+    ):
+        torch.testing.assert_close(found, one)
+
+
 def test_forward_correction_is_cross_entropy_of_the_noisy_prediction():
     logits, labels, _ = example(18)
     transition = torch.rand(C, C).softmax(1)

@@ -158,8 +158,9 @@ class _LogPGiven(torch.autograd.Function):
         z, t = _shifted(logits), rows_at(transition.to(compute_dtype(logits)).t(), labels)
         # Posterior less prior, r_j - p_j = r_j (T_jy - p_given) / T_jy. The posterior is formed in log
         # space, where a zero of T is exp(-inf) and p_i T_iy may underflow while their ratio does not;
-        # T_jy - p_given is taken from the top class, whose own term then drops out of the sum.
-        p, posterior = F.softmax(z, -1), F.softmax(z + torch.log(t), -1)
+        # T_jy - p_given is taken from the top class, whose own term then drops out of the sum. Masked
+        # classes are finite: where all that can give the label are masked, they still have a posterior.
+        p, posterior = F.softmax(z, -1), F.softmax(z.clamp(min=-1e30) + torch.log(t), -1)
         top = t.gather(-1, z.argmax(-1, keepdim=True))
         lead = (t - top) - (p * (t - top)).sum(-1, keepdim=True)
         direction = torch.where(t > 0, posterior * lead / torch.where(t > 0, t, 1.0), -p)
