@@ -620,15 +620,19 @@ def test_forward_correction_of_soft_labels():
     torch.testing.assert_close(loss(logits, F.one_hot(labels, C).float()), loss(logits, labels))
 
 
-@pytest.mark.parametrize("name", ["cce", "lq", "mae"])
-def test_forward_correction_by_the_identity_leaves_a_masked_label_its_gradient(name):
+@pytest.mark.parametrize(
+    ("corrected", "name"),
+    [(ForwardCorrected, "cce"), (ForwardCorrected, "lq"), (ForwardCorrected, "mae"), (BackwardCorrected, "cce")],
+)
+def test_correction_by_the_identity_leaves_masked_classes_as_they_are(corrected, name):
     logits = torch.tensor([[-math.inf, 0.0, 1.0], [-math.inf, 2.0, -math.inf], [0.0, -math.inf, 1.0]])
     labels, loss = torch.zeros(3, dtype=torch.long), make_loss(name, reduction="none")
-    expected = value_and_gradient(loss, logits, labels)
-    for found, one in zip(
-        value_and_gradient(ForwardCorrected(loss, torch.eye(3)), logits, labels), expected, strict=True
+    for found, expected in zip(
+        value_and_gradient(corrected(loss, torch.eye(3)), logits, labels),
+        value_and_gradient(loss, logits, labels),
+        strict=True,
     ):
-        torch.testing.assert_close(found, one)
+        torch.testing.assert_close(found, expected)
 
 
 def test_forward_correction_is_cross_entropy_of_the_noisy_prediction():
