@@ -622,7 +622,12 @@ def test_forward_correction_of_soft_labels():
 
 @pytest.mark.parametrize(
     ("corrected", "name"),
-    [(ForwardCorrected, "cce"), (ForwardCorrected, "lq"), (ForwardCorrected, "mae"), (BackwardCorrected, "cce")],
+    [
+        (ForwardCorrected, "cce"),
+        (ForwardCorrected, "lq"),
+        (ForwardCorrected, "mae"),
+        (BackwardCorrected, "cce"),
+    ],
 )
 def test_correction_by_the_identity_leaves_masked_classes_as_they_are(corrected, name):
     logits = torch.tensor([[-math.inf, 0.0, 1.0], [-math.inf, 2.0, -math.inf], [0.0, -math.inf, 1.0]])
