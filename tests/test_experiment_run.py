@@ -86,8 +86,8 @@ def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: 
 
 
 def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
-    broken = replace(tiny("cce")[0], model_args={"hidden": (0,)}, dataset="digit")
-    needy = replace(tiny("forward-estimated")[0], dataset="digit", model_args={"hidden": (0,)})
+    broken = replace(tiny("cce")[0], dataset="digit")
+    needy = replace(tiny("forward-estimated")[0], dataset="digit")
     good = tiny("lq")
     report = run([broken, needy, *good], results=tmp_path, checkpoints=tmp_path / "runs")
     assert [row["key"] for row in report.rows] == [good[0].key]

@@ -91,10 +91,10 @@ def reproduce(
             {
                 "dataset": _split(dataset),
                 "noise": _split(noise),
-                "noise_rate": None if rate is None else [float(r) for r in rate.split(",")],
+                "noise_rate": _rates(rate),
                 "method": _split(loss),
             },
-            {**_changes(change or []), **({} if epochs is None else {"epochs": epochs})},
+            _changes([*(change or []), *([] if epochs is None else [f"epochs={epochs}"])]),
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
@@ -117,9 +117,19 @@ def reproduce(
 
 
 def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dict[str, Any]) -> list[RunSpec]:
+    from tolerant.experiment.check import check
     from tolerant.experiment.grid import GRIDS, changed, part
 
-    return [changed(spec, changes) for spec in part(GRIDS[name](seeds), **wanted)]
+    specs = part(GRIDS[name](seeds), **wanted)
+    for what, there in (
+        ("q", any("q" in dict(spec.loss_args) for spec in specs)),
+        ("k", any(spec.prune for spec in specs)),
+    ):
+        if what in changes and not there:
+            raise ValueError(f"none of the {len(specs)} runs asked for has a {what} to change.")
+    specs = [changed(spec, changes) for spec in specs]
+    check(specs)
+    return specs
 
 
 def _run(
@@ -131,11 +141,14 @@ def _run(
     workers: int,
     cluster: Cluster | None,
 ) -> int:
+    from tolerant.experiment.problem import find_data
     from tolerant.experiment.progress import Progress
     from tolerant.experiment.run import missing, run
 
     todo = missing(specs, store)
     typer.echo(f"{len(specs)} runs asked for, {len(todo)} to do", err=True)
+    if cluster is None:  # its machines have data of their own
+        find_data(todo)
     with Progress(todo, store.rows()) as progress:
         try:
             report = run(
@@ -193,6 +206,13 @@ def _split(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",")]
 
 
+def _rates(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--rate must be numbers, as in 0.2,0.4; got {text!r}.") from None
+
+
 def _changes(pairs: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE, the value as JSON where it is JSON, else as a word."""
     changes: dict[str, Any] = {}
@@ -200,6 +220,8 @@ def _changes(pairs: Sequence[str]) -> dict[str, Any]:
         name, separator, text = pair.partition("=")
         if not separator:
             raise ValueError(f"--change must be NAME=VALUE; got {pair!r}.")
+        if name in changes:
+            raise ValueError(f"{name} is changed twice; the second time by {pair!r}.")
         try:
             changes[name] = json.loads(text)
         except ValueError:

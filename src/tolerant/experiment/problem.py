@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -37,9 +38,6 @@ def make_problem(spec: RunSpec) -> Problem:
         return Problem(clean, test, None, float(clean.flipped.mean()))
     if spec.noise == "open-set":
         return _open_set(spec, clean, test)
-    if spec.noise not in MATRIX_NOISES:
-        known = ", ".join(["none", "human", "open-set", *MATRIX_NOISES])
-        raise ValueError(f"noise must be one of {known}; got {spec.noise!r}.")
     kind = spec.noise
     if kind == "class-dependent":
         kind = CLASS_DEPENDENT.get(spec.dataset, "circular")
@@ -49,9 +47,15 @@ def make_problem(spec: RunSpec) -> Problem:
     return Problem(noisy, test, matrix, drawn.realised_noise_rate)
 
 
+def find_data(specs: Iterable[RunSpec]) -> None:
+    """Load the data sets of the specs: one that is not there is told of before any run has started."""
+    for spec in specs:
+        for dataset in (spec.dataset, *([OUTSIDE[spec.dataset]] if spec.noise == "open-set" else [])):
+            for split in ("train", "test"):
+                _load(dataset, split)
+
+
 def _open_set(spec: RunSpec, clean: NoisyDataset, test: NoisyDataset) -> Problem:
-    if spec.dataset not in OUTSIDE:
-        raise ValueError(f"noise 'open-set' must be on {', '.join(OUTSIDE)}; got dataset {spec.dataset!r}.")
     mixed = replace_inputs(
         clean.inputs,
         clean.given_labels,

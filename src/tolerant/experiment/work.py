@@ -101,10 +101,6 @@ def _transition(spec: RunSpec, problem: Problem, estimated: np.ndarray | None) -
         return None
     if spec.needs is not None:
         return estimated
-    if problem.transition is None:
-        raise ValueError(
-            f"transition 'true' is not known for noise {spec.noise!r}. Use transition='estimated'."
-        )
     return problem.transition
 
 
