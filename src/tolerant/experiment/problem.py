@@ -25,7 +25,7 @@ class Problem:
     train: NoisyDataset
     test: NoisyDataset
     transition: NDArray[np.float64] | None
-    realised_noise_rate: float
+    realised_noise_rate: float | None  # None: nobody knows the true labels
 
 
 def make_problem(spec: RunSpec) -> Problem:
@@ -35,7 +35,8 @@ def make_problem(spec: RunSpec) -> Problem:
     if spec.noise == "none":
         return Problem(clean, test, np.eye(clean.num_classes), 0.0)
     if spec.noise == "human":  # CIFAR-N: the given labels are people's, wrong ones included
-        return Problem(clean, test, None, float(clean.flipped.mean()))
+        known = clean.true_labels is not None
+        return Problem(clean, test, None, float(clean.flipped.mean()) if known else None)
     if spec.noise == "open-set":
         return _open_set(spec, clean, test)
     kind = spec.noise
