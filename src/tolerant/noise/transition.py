@@ -126,8 +126,8 @@ def superclass(rate: float, class_names: Names | None = None) -> Transition:
     ]
     if class_names is not None and {*map(same_name, fine_names)} != {*map(same_name, class_names)}:
         raise ValueError(
-            "kind 'superclass' is for the 100 classes of CIFAR-100, and these are others. Use kind 'pair' with "
-            "your own pairs."
+            "kind 'superclass' is for the 100 classes of CIFAR-100, and these are others. "
+            "Use kind 'pair' with your own pairs."
         )
     return named_pairs(fine_names if class_names is None else class_names, rate, pairs)
 
