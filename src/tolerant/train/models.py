@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tolerant.train.norm import BatchNorm
 from tolerant.train.norm_pool import NormPool
 from tolerant.train.overlap import Conv2d
+from tolerant.train.seeding import seeded
 
 
 class _GlobalMean(nn.Module):
@@ -239,8 +240,7 @@ def build(
         raise ValueError(f"image_size must be at least (8, 8) for {name!r}; got {image_size!r}.")
     else:
         arguments.update(in_channels=in_channels, image_size=image_size)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         model = MODELS[name](**arguments)
         for module in model.modules():
             if init == "he" and isinstance(module, nn.Conv2d):
