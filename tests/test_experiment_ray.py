@@ -103,7 +103,7 @@ from tolerant.experiment.run import run
 
 ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, object_store_memory=100 << 20)
 good = grid.changed(grid.part(grid.digits(range(1)), method=["lq"], noise_rate=[0.2])[0], {{"epochs": 2}})
-bad, greedy = replace(good, dataset="digit"), replace(good, model="resnet34")
+bad, greedy = replace(good, dataset="digit"), replace(good, model="resnet34", model_args={{}})
 folders = {{"results": {str(tmp_path / "rows")!r}, "checkpoints": {str(tmp_path / "runs")!r}}}
 report = run([bad, good], device="cpu", cluster=Cluster(gpus=0.5), **folders)
 try:

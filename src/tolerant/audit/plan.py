@@ -22,6 +22,7 @@ from tolerant.train.job import Job
 from tolerant.train.numpy_numbers import unwrap_numbers
 from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Augment, Precision, Recipe
+from tolerant.train.seeding import seeded
 
 TRUNCATED = "truncated-lq"
 ModelFactory = Callable[[tuple[int, ...], int], nn.Module]
@@ -191,8 +192,7 @@ def _model(dataset: NoisyDataset, settings: Settings, device: torch.device) -> s
         )
     if dataset.kind == "image":
         shape = (shape[2], *shape[:2])
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(settings.seed)
+    with seeded(settings.seed):
         built = model(shape, dataset.num_classes)
     if not isinstance(built, nn.Module):
         raise ValueError(f"the model function must return an nn.Module; got {type(built).__name__}.")

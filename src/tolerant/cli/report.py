@@ -83,20 +83,26 @@ def _report_figure(store: Store, name: str, changed: str, out: Path) -> None:
         raise typer.BadParameter(mixed, param_hint="--changed")
     if not rows:
         typer.echo(NO_ROWS)
-        _mention_others(len(_figure_rows(store, name, "all")), changed)
+        _mention_others(_figure_rows(store, name, "all"), changed)
         return
     typer.echo(_save(_figure(store, name, rows), out, name))
 
 
 def _mixed(rows: list[Row]) -> str:
     """Why the rows are not for one picture, whose points would be of several protocols."""
-    changes = sorted({row["spec"]["protocol"].partition(" ")[2] for row in rows})
+    changes = _changes(rows)
     return f"a picture shows one of {', '.join(map(repr, changes))}" if len(changes) > 1 else ""
 
 
-def _mention_others(count: int, changed: str) -> None:
-    if count and changed != "all":
-        typer.echo(f"{count} of a changed protocol are there: --changed all shows them.")
+def _changes(rows: list[Row]) -> list[str]:
+    return sorted({row["spec"]["protocol"].partition(" ")[2] for row in rows})
+
+
+def _mention_others(rows: list[Row], changed: str) -> None:
+    others = [row for row in rows if " " in row["spec"]["protocol"]]
+    if others and changed != "all":
+        typer.echo(f"{len(others)} of a changed protocol are there: --changed all shows them.")
+        typer.echo("\n".join(f"  --changed {change}" for change in _changes(others)))
 
 
 def _report_table(store: Store, name: str, changed: str, out: Path | None) -> None:
@@ -109,7 +115,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
     text = _text(rows, table)
     typer.echo(_aligned(text))
     if not rows:
-        _mention_others(len(select(store, name, changed="all")), changed)
+        _mention_others(select(store, name, changed="all"), changed)
     if out is not None:
         write_atomic(out / f"{name}.md", text + "\n")
         write_atomic(out / f"{name}.csv", to_csv(table))

@@ -108,7 +108,7 @@ def reproduce(
             {
                 "dataset": _split(dataset),
                 "noise": _split(noise),
-                "noise_rate": None if rate is None else [float(r) for r in rate.split(",")],
+                "noise_rate": _rates(rate),
                 "method": _split(loss),
             },
             _changes([*(change or ()), *([] if epochs is None else [f"epochs={epochs}"])]),
@@ -132,6 +132,7 @@ def reproduce(
 
 
 def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dict[str, Any]) -> list[RunSpec]:
+    from tolerant.experiment.check import check
     from tolerant.experiment.grid import GRIDS, changed, part
 
     specs = part(GRIDS[name](seeds), **wanted)
@@ -140,7 +141,9 @@ def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dic
         raise ValueError("--change q=... is of L_q, and none of these runs has it. Leave it out.")
     if "k" in changes and all(spec.prune is None for spec in specs):
         raise ValueError("--change k=... is of pruning, and none of these runs prunes. Leave it out.")
-    return [changed(spec, changes) for spec in specs]
+    specs = [changed(spec, changes) for spec in specs]
+    check(specs)
+    return specs
 
 
 def _run(
@@ -152,11 +155,14 @@ def _run(
     workers: int,
     cluster: Cluster | None,
 ) -> int:
+    from tolerant.experiment.problem import find_data
     from tolerant.experiment.progress import Progress
     from tolerant.experiment.run import missing, run
 
     todo = missing(specs, store)
     typer.echo(f"{len(specs)} runs asked for, {len(todo)} to do", err=True)
+    if cluster is None:  # its machines have data of their own
+        find_data(todo)
     with Progress(todo, store.rows()) as progress:
         try:
             report = run(
@@ -212,6 +218,13 @@ def _plan(specs: Sequence[RunSpec], store: Store) -> None:
 
 def _split(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",")]
+
+
+def _rates(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--rate must be numbers, as in 0.2,0.4; got {text!r}.") from None
 
 
 def _changes(pairs: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tolerant.experiment.attempt import Runner
+from tolerant.experiment.check import check
 from tolerant.experiment.claim import Outcome, Tell, stored
 from tolerant.experiment.cluster import Cluster, on_cluster
 from tolerant.experiment.engines import processes, side_by_side
@@ -15,6 +16,7 @@ from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row, Store
 from tolerant.experiment.work import OnEpoch
 from tolerant.files import make_folder
+from tolerant.train.device import pick_device
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ def run(
     store = Store(results)
     todo = missing(asked, store)
     if todo:  # refused now rather than after hours of training
+        check(todo)
+        if cluster is None and device != "auto":
+            pick_device(device)
         make_folder(results)
         make_folder(checkpoints)
     runner = Runner(os.fspath(results), os.fspath(checkpoints), device, fleet)

@@ -85,8 +85,7 @@ class Fleet:
 
         failed: list[Exception] = []  # whose runs' memory is still to be given to the others
         stopping = _Stop()
-        # CPU dropout draws from torch's global generator, which belongs to the caller.
-        with torch.random.fork_rng(devices=[]), stopping.on_interrupt(), Display(progress) as show:
+        with stopping.on_interrupt(), Display(progress) as show:
             while True:
                 while len(active) < side_by_side:
                     index, job = next(waiting, (-1, None))

@@ -131,7 +131,8 @@ class Job:
                 else {"num_features": shape[0]}
             )
             drawn: dict[str, Any] = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
-            for name in {**drawn, **size}.keys() & self.model_args.keys():
+            of_data = ("num_classes", "in_channels", "image_size", "num_features")
+            for name in (name for name in (*drawn, *of_data) if name in self.model_args):
                 where = f"the recipe's {name!r} is it" if name in drawn else "the data decide it"
                 raise ValueError(f"model_args must be options of the network alone; got {name!r}: {where}.")
             model = build(self.model, self.dataset.num_classes, **drawn, **size, **self.model_args)
