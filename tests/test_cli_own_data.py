@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import signal
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,12 @@ import pytest
 import torch
 import typer
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from train_helpers import pictures, table
 from typer.testing import CliRunner
 
 from tolerant import __version__, find_suspects
+from tolerant.audit import own_data as audit_own_data
 from tolerant.audit import page, run_folder
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
@@ -27,6 +29,8 @@ from tolerant.audit.plan import Settings
 from tolerant.audit.text import TextFeatures
 from tolerant.cli import make_app
 from tolerant.cli import own_data as own
+from tolerant.data import pictures as data_pictures
+from tolerant.data.digest import row_digests
 from tolerant.train.job import Callback, Job, Record
 
 QUICK = ("--epochs", "15", "--folds", "2")
@@ -129,9 +133,34 @@ def test_categories_never_seen_count_as_none(trained, tmp_path):
     assert len(read(tmp_path / "p.csv")) == 10
 
 
+def test_a_column_whose_words_are_all_unknown_is_named(trained, tmp_path):
+    """Spelt in another way, or another column: predictions would be guesses that nobody sees."""
+    write_table(tmp_path / "new.csv", labels=False, num_rows=10, town="Atlantis")
+    (tmp_path / "new.csv").write_text((tmp_path / "new.csv").read_text().replace("Ulm", "ULM"))
+    with pytest.warns(UserWarning, match=r"no word in the column 'town' is one that training knows"):
+        tolerant("predict", trained / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+
+
+def test_the_categories_of_a_run_are_those_it_predicts_with(tmp_path):
+    """70 towns, of which the six rarest count as one, in new rows of other frequencies too."""
+    lines = ["town,label"]
+    for row in range(70):
+        lines += [f"t{row:02},{'ab'[row % 2]}"] * (3 if row < 64 else 2)
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    with pytest.warns(UserWarning, match=r"'town' \(70, the rarer ones in 12 of 204 rows\).*--ignore 'town'"):
+        tolerant("train", tmp_path / "rows.csv", "--loss", "lq", "--out", tmp_path / "run", *QUICK)
+    columns = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]["encoder"]["columns"]
+    assert columns[0]["categories"] == [f"t{row:02}" for row in range(64)]
+    (tmp_path / "new.csv").write_text("town\n" + "t69\n" * 9 + "t65\nnowhere\nt00\n")
+    tolerant("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    rows = [(row["label"], row["confidence"]) for row in read(tmp_path / "p.csv")]
+    assert len(set(rows[:-1])) == 1, "rare and unknown ones are the same to the model"
+    assert rows[-1] != rows[0]
+
+
 def test_predicting_without_a_column_names_it(trained, tmp_path):
     (tmp_path / "new.csv").write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(ValueError, match="no column 'd'"):
+    with pytest.raises(ValueError, match=r"no column 'd'.*\. Name one so, or train again"):
         tolerant("predict", trained / "run", tmp_path / "new.csv")
 
 
@@ -166,6 +195,90 @@ def test_audit_of_a_run_whose_data_changed_is_refused(trained, tmp_path):
     (run / "spec.json").write_text(json.dumps(spec))
     with pytest.raises(ValueError, match="are not those of"):
         tolerant("audit", run)
+
+
+def _edit_table(folder: Path) -> None:
+    lines = (folder / "data.csv").read_text().splitlines()
+    lines[4] = lines[4].replace("Bonn", "Ulm")
+    lines[8] = lines[8].replace(",1,", ",2,")  # of a column that had one value
+    (folder / "data.csv").write_text("\n".join(lines) + "\n")
+
+
+def _edit_texts(folder: Path) -> None:
+    lines = (folder / "data.csv").read_text().splitlines()
+    for row in (4, 8):
+        lines[row] = "other " + lines[row]
+    (folder / "data.csv").write_text("\n".join(lines) + "\n")
+
+
+def _edit_pictures(folder: Path) -> None:
+    for file in sorted((folder / "data").rglob("*.png"))[3:5]:
+        Image.open(file).rotate(180).save(file)
+
+
+def _write_arrays(path: Path) -> None:
+    data = table(120, noise_rate=0.1)
+    ids = [f"row{row}" for row in range(120)]
+    np.savez(path, inputs=data.inputs, labels=data.given_labels, ids=ids)
+
+
+def _edit_arrays(folder: Path) -> None:
+    arrays = dict(np.load(folder / "data.npz"))
+    arrays["inputs"][[3, 7], 1] += 1
+    np.savez(folder / "data.npz", **arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "edit", "first"),
+    [
+        ("data.csv", write_table, _edit_table, "row3"),
+        ("data.csv", write_texts, _edit_texts, "3"),
+        ("data.npz", _write_arrays, _edit_arrays, "row3"),
+        ("data", write_pictures, _edit_pictures, "a/"),
+        ("data, more than memory holds", write_pictures, _edit_pictures, "a/"),
+    ],
+)
+def test_audit_of_a_run_counts_the_rows_edited_since(name, write, edit, first, tmp_path, monkeypatch):
+    if "more" in name:
+        monkeypatch.setattr(data_pictures, "MEMORY_BYTES", 100)
+    data, run = tmp_path / name.partition(",")[0], tmp_path / "run"
+    write(data)
+    key = ("--id", "key") if write is write_table else ()
+    tolerant("train", data, *key, "--loss", "lq", "--epochs", 2, "--folds", 0, "--out", run)
+    listed = (run / "suspects.csv").read_text()
+    tolerant("audit", run)  # warnings are errors: nothing was edited
+    edit(tmp_path)
+    with pytest.warns(UserWarning, match=rf"2 of the \d+ rows of {data} are not as .*\(first: {first}"):
+        tolerant("audit", run)
+    assert (run / "suspects.csv").read_text() == listed
+    tensors = load_file(run / "audit.safetensors")
+    del tensors["input_digests"]  # as in a run of before they were stored
+    save_file(tensors, run / "audit.safetensors")
+    tolerant("audit", run)
+
+
+def test_a_cell_written_in_another_way_is_not_edited(tmp_path):
+    """What counts is what the model is given, not how a spreadsheet writes it, nor what it leaves out."""
+    write_table(tmp_path / "rows.csv")
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    lines[5] = lines[5].replace("row4", "someone")  # a column that is left out
+    command = ("train", tmp_path / "rows.csv", "--ignore", "key", "--loss", "lq", "--epochs", 2, "--folds", 0)
+    tolerant(*command, "--out", tmp_path / "run")
+    as_spreadsheet = [",".join(f" {cell}0" if "." in cell else cell for cell in x.split(",")) for x in lines]
+    (tmp_path / "rows.csv").write_text("\n".join(f"{line},new" for line in as_spreadsheet) + "\n")
+    tolerant("audit", tmp_path / "run")  # warnings are errors
+
+
+def test_pictures_that_do_not_fit_in_memory_are_decoded_once_before_training(tmp_path, monkeypatch):
+    write_pictures(tmp_path / "data")
+    monkeypatch.setattr(data_pictures, "MEMORY_BYTES", 100)
+    decoded = []
+    decode = data_pictures._decode
+    monkeypatch.setattr(data_pictures, "_decode", lambda *args: (decoded.append(args[0]), decode(*args))[1])
+    monkeypatch.setattr(audit_own_data, "learn", lambda *_, **__: sys.exit("enough"))
+    with pytest.raises(AssertionError, match="enough"):
+        tolerant("train", tmp_path / "data", "--out", tmp_path / "run")
+    assert len(decoded) == 80
 
 
 def test_corrections_change_the_labels_trained_on(trained, tmp_path):
@@ -553,14 +666,15 @@ def test_the_page_is_written_once_with_the_limit_asked_for(tmp_path, monkeypatch
 def test_whatever_a_training_depends_on_is_in_its_fingerprint(changed):
     data = table(60)
     corrected = CorrectedLabels(data.given_labels, np.zeros(60, bool), np.zeros(60, bool))
-    before = _fingerprint(data, corrected, Settings(), 2)
-    assert before == _fingerprint(data, corrected, Settings(), 2)
+    before = _fingerprint(data, row_digests(data.inputs), corrected, Settings(), 2)
+    assert before == _fingerprint(data, row_digests(data.inputs), corrected, Settings(), 2)
     inputs, labels, reviewed = data.inputs.copy(), data.given_labels.copy(), np.zeros(60, bool)
     inputs[-1, -1] += changed == "inputs"
     labels[-1] = (labels[-1] + (changed == "labels")) % data.num_classes
     reviewed[-1] = changed == "reviewed"
     after = _fingerprint(
-        replace(data, inputs=inputs),
+        data,
+        row_digests(inputs),
         CorrectedLabels(labels, reviewed, np.zeros(60, bool)),
         Settings(seed=int(changed == "settings")),
         2 + (changed == "folds"),

@@ -491,19 +491,23 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
 
 
 def test_new_rows_are_read_as_the_run_remembers(tmp_path: Path) -> None:
-    """Blanks around a name are not part of it, and a named data set has no columns."""
+    """Blanks around a name are not part of it, and a named data set has no such columns."""
     texts = TextFeatures(("sun", "rain"), (1.0, 1.0), 1.0)
     text_run = Features("text", (2,), ("x", "y"), text=texts)
     path = write(tmp_path / "x.csv", "id, words ,note\n7,sun,a\n8,rain,b\n")
     rows = text_run.read(Source(str(path), {"text": " words ", "id": "id "}))
     assert rows.ids.tolist() == ["7", "8"]
+    like = Source("y.csv", {"text": " words", "label": "topic", "file": "photo"})
+    assert text_run.read(Source(str(path)), like).ids.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="has no column 'mail'"):
+        text_run.read(Source(str(path), {"text": "mail"}), like)
     with pytest.raises(ValueError, match=r"digits does not hold rows of the kind .* \(text\)"):
-        text_run.read(Source("digits", {"text": "words"}))
+        text_run.read(Source("digits"), like)
     assert Source("digits", {"root": Path("data")}).absolute() == Source(
         "digits", {"root": str(Path("data").absolute())}
     )
     picture_run = Features("image", (8, 8, 1), tuple("0123456789"))
-    assert len(picture_run.read(Source("digits", {"file": "photo", "split": "test"}))) == 359
+    assert len(picture_run.read(Source("digits", {"split": "test"}), like)) == 359
 
 
 @pytest.mark.parametrize("header", ["a,a,label", "a, a,label", "a ,a,label"])
@@ -583,13 +587,6 @@ def test_encoder_saved_and_applied_to_new_rows(tmp_path: Path) -> None:
         warnings.simplefilter("error")  # new rows bring no warnings of their own
         later = load(tmp_path / "x.csv", encoder=encoder, class_names=data.class_names)
     assert np.array_equal(later.inputs, data.inputs)
-
-
-def test_rare_words_share_no_feature() -> None:
-    words = [f"w{n % 100:03}" for n in range(200)] + ["often"] * 9
-    encoder = TableEncoder.fit(pandas.DataFrame({"word": words}))
-    assert len(encoder.feature_names) == 64
-    assert encoder.feature_names[0] == "word = often"
 
 
 @pytest.mark.parametrize("value", [{}, [], {"columns": [{"name": "x"}]}, {"columns": [1]}, None])
@@ -774,10 +771,36 @@ def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
 def test_a_column_of_names_is_named(tmp_path: Path) -> None:
     path = people(tmp_path, who=[f"person {row}" for row in range(80)])
     with pytest.warns(
-        UserWarning, match=r"a word of its own in 'who' \('person 0' \.\.\.\); 64 of them.*--id"
+        UserWarning, match=r"a word of its own in 'who' \(80 words: 'person 0' \.\.\.\); 64 of them.*--id"
     ):
         load(path)
     load(path, id="who")
+
+
+@pytest.mark.filterwarnings("ignore:2 of 2 columns have missing values")
+def test_more_categories_than_are_told_apart_are_named() -> None:
+    """Of 100 towns the 61 most frequent ones, then the first three by the alphabet."""
+    towns = [f"t{row:03}" for row in range(99) for _ in range(3 if row < 60 else 2)] + ["zz"] * 4 + [""]
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"town": rng.permutation(towns), "street": rng.permutation(towns)})
+    with pytest.warns(UserWarning, match="64 most frequent") as caught:
+        encoder = TableEncoder.fit(frame)
+    said = str(caught[-1].message)
+    assert "all others count as one: 'town' (100, the rarer ones in 72 of 263 rows), 'street' (100," in said
+    assert said.endswith("or leave the column out: ignore=['town'] (--ignore 'town')")
+    kept = encoder.columns[0].categories
+    assert kept == ("zz", *(f"t{row:03}" for row in range(63)))
+    again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    rows = pandas.DataFrame({"town": ["t005", "t080", "never seen", ""], "street": ["zz"] * 4})
+    features = again.transform(rows)
+    assert np.array_equal(features, encoder.transform(rows))
+    assert features[:, : len(kept)].sum(axis=1).tolist() == [1, 0, 0, 0]
+    assert features[:, len(kept)].tolist() == [0, 0, 0, 1], "a missing one is known as missing"
+
+
+def test_sixty_four_categories_are_all_told_apart() -> None:
+    frame = pandas.DataFrame({"town": [f"t{row % 64}" for row in range(200)]})
+    assert TableEncoder.fit(frame).transform(frame).sum(axis=1).min() == 1  # warnings are errors
 
 
 def test_a_column_to_leave_out_must_be_there(tmp_path: Path) -> None:

@@ -29,10 +29,19 @@ def name(page: Any) -> str:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=name)
 def test_code_blocks_run(page, tmp_path, monkeypatch):
+    from tolerant.data.sources import NAMED
+    from tolerant.losses import REGISTRY
+
     monkeypatch.chdir(tmp_path)
+    before = [(known, dict(known)) for known in (NAMED, REGISTRY)]
     names: dict[str, object] = {"__name__": "__main__"}
-    for block in BLOCK.findall(page.read_text()):
-        exec(compile(block, str(page), "exec"), names)
+    try:
+        for block in BLOCK.findall(page.read_text()):
+            exec(compile(block, str(page), "exec"), names)
+    finally:
+        for known, entries in before:  # what a page adds is gone after it
+            known.clear()
+            known.update(entries)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -360,6 +360,7 @@ def test_labels_at_random_leave_a_model_and_an_honest_rate():
         ({"loss": NoisyLabelClassifier}, "loss must be a name or a loss such as"),
         ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda'; got 'tpu'"),
         ({"class_weight": {0: 0.0, 1: 0.0}}, "at least two classes"),
+        ({"k": "auto", "folds": 0}, r"k='auto' is estimated from the folds.*got folds=0\. Give k a number"),
     ],
 )
 def test_bad_settings_are_refused_by_name(blobs, options, message):

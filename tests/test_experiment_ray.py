@@ -14,9 +14,7 @@ from pathlib import Path
 
 import pytest
 from test_experiment_run import lasting
-from typer.testing import CliRunner
 
-from tolerant.cli import make_app
 from tolerant.experiment import grid
 from tolerant.experiment.cluster import Cluster, _check_room
 from tolerant.experiment.run import run
@@ -105,7 +103,7 @@ from tolerant.experiment.run import run
 
 ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, object_store_memory=100 << 20)
 good = grid.changed(grid.part(grid.digits(range(1)), method=["lq"], noise_rate=[0.2])[0], {{"epochs": 2}})
-bad, greedy = replace(good, dataset="digit"), replace(good, model="resnet34")
+bad, greedy = replace(good, dataset="digit"), replace(good, model="resnet34", model_args={{}})
 folders = {{"results": {str(tmp_path / "rows")!r}, "checkpoints": {str(tmp_path / "runs")!r}}}
 report = run([bad, good], device="cpu", cluster=Cluster(gpus=0.5), **folders)
 try:
@@ -137,12 +135,6 @@ def test_more_than_the_machine_has_is_refused() -> None:
         _check_room({"CPU": 2.0}, Cluster(gpus=0.5))
     with pytest.raises(ValueError, match="0 or more"):
         Cluster(gpus=-1.0)
-
-
-def test_options_of_the_local_engine_are_refused() -> None:
-    done = CliRunner().invoke(make_app(), ["reproduce", "digits", "--engine", "ray", "--workers", "2"])
-    assert done.exit_code == 2
-    assert "local engine" in done.output
 
 
 def workers(driver: int) -> list[int]:

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tolerant.data import load
+from tolerant.data.sources import NAMED
 from tolerant.experiment import attempt, claim, engines, grid, work
 from tolerant.experiment import row as row_module
 from tolerant.experiment.claim import Claim
@@ -86,8 +88,8 @@ def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: 
 
 
 def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
-    broken = replace(tiny("cce")[0], model_args={"hidden": (0,)}, dataset="digit")
-    needy = replace(tiny("forward-estimated")[0], dataset="digit", model_args={"hidden": (0,)})
+    broken = replace(tiny("cce")[0], dataset="digit")
+    needy = replace(tiny("forward-estimated")[0], dataset="digit")
     good = tiny("lq")
     report = run([broken, needy, *good], results=tmp_path, checkpoints=tmp_path / "runs")
     assert [row["key"] for row in report.rows] == [good[0].key]
@@ -231,6 +233,18 @@ def test_the_same_seed_gives_every_method_the_same_wrong_labels(noise: str) -> N
     assert (make_problem(other).train.given_labels == labels[0]).all() == (noise == "none")
     expected = {"uniform": 0.36, "symmetric": 0.4, "class-dependent": 0.4, "none": 0.0}[noise]
     assert make_problem(one).realised_noise_rate == pytest.approx(expected, abs=0.04)
+
+
+def test_labels_as_they_were_found_need_no_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set of one's own, under a name of its own; whether its labels are wrong is not known."""
+
+    def found(split: str, root: Any) -> Any:
+        return replace(load("digits", split=split), true_labels=None)
+
+    monkeypatch.setitem(NAMED, "found", found)
+    spec = replace(tiny("lq")[0], dataset="found", noise="human", noise_rate=0.0)
+    (row,) = run([spec], results=tmp_path, checkpoints=tmp_path / "runs").rows
+    assert row["result"]["realised_noise_rate"] is None
 
 
 def test_open_set_rows_belong_to_no_class(data_folder: Path) -> None:

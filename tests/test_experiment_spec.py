@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Typer
+from typer.testing import CliRunner
 
-from tolerant.experiment import gce2018, grid, paper, spec
+from tolerant.cli.reproduce import reproduce
+from tolerant.experiment import gce2018, grid, paper, problem, spec
+from tolerant.experiment.check import check
+from tolerant.experiment.run import run
 from tolerant.experiment.spec import RunSpec
 from tolerant.report.rows import PROTOCOLS
 from tolerant.train.prune import PruneSchedule
@@ -133,3 +139,102 @@ def test_a_changed_grid_never_mixes_with_the_real_one() -> None:
 def test_a_part_of_a_grid_that_is_not_there_is_named() -> None:
     with pytest.raises(ValueError, match=r"method must be among cce, .*; got 'gce'"):
         grid.part(grid.digits(), method=["gce"])
+
+
+WRONG_CHANGES = {
+    "model.dropout=0.5": "got 'dropout': the recipe's 'dropout' is it",
+    "model.num_classes=3": "got 'num_classes': the data decide it",
+    "model.num_features=3": "got 'num_features': the data decide it",
+    "model.name=resnet34": "model 'mlp' has no option 'name'. It takes: init, hidden",
+    "model.width=8": "model 'mlp' has no option 'width'. It takes: init, hidden",
+    "model.init=she": "init must be 'torch', 'he' or 'glorot'; got 'she'",
+    "model.hidden=7": "hidden must be widths of 1 or more, as in (256, 256); got 7",
+    "model.hidden=[0]": "hidden must be widths of 1 or more",
+    "model.hidden=ab": "hidden must be widths of 1 or more",
+    "batch_size=5000": "batch_size must be at most the number of training rows; got 5000 with 1294 rows",
+    "validation_fraction=0.9999": "1438 rows cannot be split",
+    "lr=Infinity": "lr must be a number; got inf",
+    "epochs=null": "epochs must be a whole number, at least 1; got None",
+    "epochs=few": "epochs must be a whole number, at least 1; got 'few'",
+    "noise=foo": "noise must be one of none, human, open-set",
+    "noise=none": "noise 'none' has no rate: noise_rate must be 0; got 0.2",
+    "noise=open-set": "noise 'open-set' must be on cifar10; got dataset 'digits'",
+    "q=2": "q must be in [0, 1]; got 2",
+    "k=2": "k must be in (0, 1); got 2",
+}
+
+
+@pytest.mark.parametrize("change", WRONG_CHANGES)
+def test_a_change_that_no_run_could_train_is_refused_before_the_first(change: str, tmp_path: Path) -> None:
+    app = Typer()
+    app.command()(reproduce)
+    folders = ["--results", str(tmp_path / "results"), "--checkpoints", str(tmp_path / "runs")]
+    said = CliRunner().invoke(app, ["digits", "--change", change, *folders], env={"COLUMNS": "300"})
+    assert said.exit_code == 2, said.output
+    assert WRONG_CHANGES[change] in said.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rate", "low"], "--rate must be numbers, as in 0.2,0.4; got 'low'"),
+    ],
+)
+def test_options_that_contradict_or_change_nothing_are_refused(words: list[str], message: str) -> None:
+    app = Typer()
+    app.command()(reproduce)
+    said = CliRunner().invoke(app, ["digits", "--dry-run", *words], env={"COLUMNS": "300"})
+    assert said.exit_code == 2, said.output
+    assert message in said.output
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"dataset": "cifar10n-worse"}, "noise must be 'human' on 'cifar10n-worse'"),
+        ({"noise": "human"}, "noise 'human' must be on cifar10n-aggre, "),
+        ({"dataset": "cifar100n", "noise": "human", "transition": "true"}, "'true' is not known for noise"),
+        ({"loss": "nce", "loss_args": (), "transition": "true"}, "transition corrects losses of p_y alone"),
+        ({"loss_args": {"gamma": 2}}, "gamma"),
+        ({"model": "resnet43"}, "Did you mean 'resnet34'"),
+    ],
+)
+def test_specs_that_cannot_be_trained_start_nothing(
+    values: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    good = RunSpec(dataset="digits", model="mlp", loss="cce")
+    with pytest.raises(ValueError, match=message):
+        run([good, replace(good, **values)], results=tmp_path / "rows", checkpoints=tmp_path / "runs")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", grid.GRIDS)
+def test_every_grid_can_be_trained(name: str) -> None:
+    check(grid.GRIDS[name]([0]))
+
+
+def test_changes_that_need_each_other_come_in_any_order() -> None:
+    one = {"validation_fraction": 0, "select": "last"}
+    for changes in (one, dict(reversed(one.items()))):
+        recipe = grid.changed(grid.digits()[0], changes).recipe
+        assert (recipe.validation_fraction, recipe.select) == (0, "last")
+
+
+def test_an_unknown_device_is_refused_before_workers_start(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'; got 'gpu'"):
+        run(grid.digits(), results=tmp_path / "rows", checkpoints=tmp_path / "runs", device="gpu", workers=1)
+
+
+def test_missing_data_are_told_of_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOLERANT_DATA", str(tmp_path / "empty"))
+    problem._load.cache_clear()  # another test may have had the data
+    app = Typer()
+    app.command()(reproduce)
+    words = ["table2", "--results", str(tmp_path / "rows"), "--checkpoints", str(tmp_path / "runs")]
+    said = CliRunner().invoke(app, words)
+    assert isinstance(said.exception, FileNotFoundError)
+    assert "`tolerant download cifar10` gets it" in str(said.exception)
+    assert not list(tmp_path.iterdir())

@@ -121,6 +121,7 @@ ENDS = [
     *[("taylor", {"order": order}) for order in (1, 50)],
     *[("agce", {"a": a, "q": q}) for a in (1e-9, 1e3) for q in (1e-3, 0.6, 4.0)],
     *[("aul", {"a": a, "p": p}) for a in (1 + 1e-9, 1.0001, 100.0) for p in (1e-3, 0.5, 4.0)],
+    ("aul", {"a": 1.001, "p": 15.0}),
     *[("ael", {"a": a}) for a in (0.1, 1e3)],
     *[("phuber", {"tau": tau}) for tau in (1 + 1e-6, 1.001, 1e9)],
     *[("js", {"pi": pi}) for pi in (1e-9, 1e-4, 0.1, 0.5, 0.9999)],
@@ -208,6 +209,17 @@ def test_fp64_has_all_its_digits_where_p_y_is_small(small_batches, name, gap):
     value, gradient = computed(loss, logits, torch.float64)
     for found, expected in zip((value, *gradient), (true_value, *true_gradient), strict=False):
         assert abs(mpf(found.item()) - expected) <= 1e-14 * abs(expected)
+
+
+@pytest.mark.parametrize("level", [-1000.0, 300.0, 1000.0])
+def test_forward_correction_does_not_see_the_level_of_the_logits(level):
+    """Logits of 1000 have steps of 6e-5 in fp32; the differences between them do not."""
+    logits = torch.tensor([[0.5, -0.25, 1.0, 0.0]]) + level
+    loss = ForwardCorrected(LqLoss(q=0.7), 0.1 + 0.6 * torch.eye(4))
+    value, gradient = computed(loss, logits[0], torch.float32)
+    exact_value, exact_gradient = computed(loss, logits[0], torch.float64)
+    torch.testing.assert_close(value.double(), exact_value, rtol=1e-6, atol=0)
+    torch.testing.assert_close(gradient.double(), exact_gradient, rtol=2e-6, atol=0)
 
 
 def test_correction_by_a_sparse_matrix_has_no_dead_gradient():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+import shutil
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 
 import tolerant
 from tolerant import functional
@@ -361,6 +363,26 @@ def test_per_sample_gradients_of_binary():
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit, which forward_ad still loads
+@pytest.mark.parametrize("name", ["lq", "nce", *COMPOSED])
+def test_a_hessian_takes_reverse_mode_and_forward_mode_says_so(name):
+    logits, labels, _ = example(16, (3, C), torch.float64)
+    module = COMPOSED[name]() if name in COMPOSED else make_loss(name)
+
+    def loss(z):
+        return module(z, labels)
+
+    def by_dual_numbers(z):
+        with forward_ad.dual_level():
+            return loss(forward_ad.make_dual(z, z))
+
+    for forward_mode in (torch.func.jacfwd(loss), torch.func.hessian(loss), by_dual_numbers):
+        with pytest.raises(NotImplementedError, match=r"jacrev\(jacrev\(loss\)\)"):
+            forward_mode(logits)
+    found = torch.func.jacrev(torch.func.jacrev(loss))(logits)
+    torch.testing.assert_close(found, torch.autograd.functional.hessian(loss, logits))
+
+
 @pytest.mark.parametrize("wrong", [-1, C])
 @pytest.mark.parametrize("name", [*REGISTRY, *COMPOSED])
 def test_wrong_labels_are_refused_where_no_check_can_look(name, wrong):
@@ -394,6 +416,24 @@ def test_compiles_without_a_graph_break(name):
         value_and_gradient(compiled, logits, labels), value_and_gradient(loss, logits, labels), strict=True
     ):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit, which Inductor still loads
+@pytest.mark.parametrize("name", ["lq", "focal"])
+def test_inductor_keeps_the_digits_near_p_y_1(name):
+    """Its own expm1 has none there: a loss of 0, and for focal the gradient 0 / 0."""
+    logits = torch.zeros(64, 10)
+    logits[:, 0] = torch.arange(64)
+    labels = torch.zeros(64, dtype=torch.long)
+    loss = make_loss(name, reduction="none")
+    torch._dynamo.reset()
+    for found, expected in zip(
+        value_and_gradient(torch.compile(loss, dynamic=False), logits, labels),
+        value_and_gradient(loss, logits, labels),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-37)
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -440,7 +480,19 @@ def test_masked_classes(name):
     assert gradient[0, 1] == 0
 
 
-@pytest.mark.parametrize(("name", "hyper"), [("nce", {}), ("nfl", {}), ("nfl", {"gamma": 2.0}), ("ngce", {})])
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+def test_q_0_is_cross_entropy_for_a_masked_label_too(small_batches, impl):
+    logits, labels = torch.tensor([[-math.inf, 1.0, 2.0], [0.0, 1.0, 2.0]]), torch.tensor([0, 1])
+    value, gradient = value_and_gradient(LqLoss(q=0.0, impl=impl), logits, labels)
+    expected, expected_gradient = value_and_gradient(F.cross_entropy, logits, labels)
+    assert value == expected == math.inf
+    torch.testing.assert_close(gradient, expected_gradient)
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper"),
+    [("nce", {}), ("nfl", {}), ("nfl", {"gamma": 2.0}), ("ngce", {}), ("ngce", {"q": 0.0})],
+)
 def test_a_masked_class_is_as_good_as_none(name, hyper):
     """Normalised over the classes that are left; the only one costs 0, a masked label 1 where cce is inf."""
     loss = make_loss(name, **hyper, reduction="none")
@@ -454,15 +506,15 @@ def test_a_masked_class_is_as_good_as_none(name, hyper):
     ends = torch.tensor([[-math.inf, 1.0, 2.0], [1.0, -math.inf, -math.inf]])
     values, gradient = value_and_gradient(loss, ends, torch.tensor([0, 0]))
     assert values[1] == 0
-    assert values[0] == 1 or name == "ngce"  # whose a is finite
+    assert values[0] == 1 or loss.hyper.get("q")  # whose a is finite
     assert not gradient.isnan().any()
 
 
 @pytest.mark.parametrize("row", [[200.0, 0.0, 0.0], [-200.0, 0.0, -200.0], [0.0, -math.inf, -math.inf]])
-@pytest.mark.parametrize("name", PHI_LOSSES)
-def test_second_derivatives_where_p_y_is_1_or_0(name, row):
+@pytest.mark.parametrize(("name", "hyper"), [*((name, {}) for name in PHI_LOSSES), ("focal", {"gamma": 0.5})])
+def test_second_derivatives_where_p_y_is_1_or_0(name, hyper, row):
     leaf = torch.tensor([row], requires_grad=True)
-    value = make_loss(name)(leaf, torch.tensor([0]))
+    value = make_loss(name, **hyper)(leaf, torch.tensor([0]))
     (gradient,) = torch.autograd.grad(value, leaf, create_graph=True)
     (second,) = torch.autograd.grad(gradient[0] @ torch.tensor([1.0, 2.0, 3.0]), leaf)
     torch.testing.assert_close(second, torch.zeros(1, 3))
@@ -566,6 +618,26 @@ def test_forward_correction_of_soft_labels():
     transition = 0.3 / C + 0.7 * torch.eye(C)
     loss = ForwardCorrected(LqLoss(), transition)
     torch.testing.assert_close(loss(logits, F.one_hot(labels, C).float()), loss(logits, labels))
+
+
+@pytest.mark.parametrize(
+    ("corrected", "name"),
+    [
+        (ForwardCorrected, "cce"),
+        (ForwardCorrected, "lq"),
+        (ForwardCorrected, "mae"),
+        (BackwardCorrected, "cce"),
+    ],
+)
+def test_correction_by_the_identity_leaves_masked_classes_as_they_are(corrected, name):
+    logits = torch.tensor([[-math.inf, 0.0, 1.0], [-math.inf, 2.0, -math.inf], [0.0, -math.inf, 1.0]])
+    labels, loss = torch.zeros(3, dtype=torch.long), make_loss(name, reduction="none")
+    for found, expected in zip(
+        value_and_gradient(corrected(loss, torch.eye(3)), logits, labels),
+        value_and_gradient(loss, logits, labels),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected)
 
 
 def test_forward_correction_is_cross_entropy_of_the_noisy_prediction():

@@ -124,6 +124,11 @@ def test_refusals():
         build("resnet43", 10)
     with pytest.raises(TypeError, match=r"model 'mlp' has no option 'width'\. It takes: init, hidden\."):
         build("mlp", 10, width=64)
+    for width in (0, -1, 2.5, True, "8"):
+        with pytest.raises(ValueError, match="width must be a whole number of 1 or more; got"):
+            build("small-cnn", 10, width=width)
+        with pytest.raises(ValueError, match="hidden must be widths of 1 or more, as in"):
+            build("mlp", 10, hidden=(8, width))
     with pytest.raises(ValueError, match="num_classes must be 2 or more; got 1"):
         build("mlp", 1)
     with pytest.raises(ValueError, match=r"not rows of 5 features\. Use 'mlp'"):

@@ -221,6 +221,17 @@ def test_noise_rate_of_a_label_that_never_occurs_is_nan() -> None:
     assert 0.0 <= found.overall <= 1.0
 
 
+@pytest.mark.parametrize("classes", [2, 10, 50])
+@pytest.mark.parametrize("rate", [0.0, 1e-20, 1e-9, 1.0])
+def test_noise_rates_are_rates_to_the_last_digit(classes: int, rate: float) -> None:
+    """1 less the share of right labels was -7e-16 without noise, which no function takes as a rate."""
+    given = [0, 1]
+    found = noise_rate(circular(classes, rate), given)
+    for values in (found.overall, found.per_true_class, found.per_given_class[given]):
+        assert np.all((np.asarray(values) >= 0.0) & (np.asarray(values) <= 1.0))
+    assert found.overall == pytest.approx(rate, rel=1e-9, abs=0)
+
+
 GOOD = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
 BAD_PROBS = [
     (GOOD[0], r"probs must be \[N, C\] .* got shape \(2,\)"),

@@ -166,7 +166,11 @@ def test_float32_rows_pass_and_the_size_is_checked() -> None:
         (lambda: tr.class_map("mnist", 0.4), "one of cifar10, fashion-mnist; got 'mnist'"),
         (lambda: tr.class_map("cifar10", 0.4, ["cat", "dog"]), "must hold 'truck'; got cat, dog"),
         (lambda: tr.named_pairs(["a", "A"], 0.4, [("a", "b")]), "must all differ"),
-        (lambda: tr.superclass(0.4, CIFAR10), "must hold 'beaver'"),
+        (lambda: tr.superclass(0.4, CIFAR10), "for the 100 classes of CIFAR-100"),
+        (
+            lambda: tr.named_pairs(["a", "b", "c"], 0.4, [("a", "b"), ("A", "c")]),
+            "pairs must send each class to one other; got 'A' to 'b' and to 'c'",
+        ),
         (lambda: tr.block5(0.4, 12), "multiple of 5"),
         (lambda: tr.make_transition("asymmetric", 0.4, CIFAR10), "kind must be one of uniform, "),
         (lambda: tr.make_transition("class-map", 0.4, ["a", "b"]), "classes of neither"),

@@ -135,3 +135,25 @@ def test_command_line_without_its_extra_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "pip install 'tolerant[app]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("absent", "code"),
+    [
+        ("sklearn", "from tolerant import NoisyLabelClassifier"),
+        ("pyarrow", "from tolerant.data import load; load('rows.parquet')"),
+        (
+            "matplotlib",
+            f"sys.argv[1:] = ['report', 'pruning', '--results', {str(ROOT / 'results')!r}]; "
+            "from tolerant.cli import main; main()",
+        ),
+    ],
+    ids=["sklearn", "pyarrow", "matplotlib"],
+)
+def test_what_needs_an_extra_says_what_to_install(absent, code, tmp_path):
+    (tmp_path / "rows.parquet").touch()
+    code = f"import sys; sys.modules[{absent!r}] = None; {code}"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'tolerant[app]'" in done.stderr.splitlines()[-1]

@@ -180,6 +180,26 @@ def test_of_two_rows_of_one_spec_the_newer_training_code_counts(store: Store) ->
     assert cce.main.mean == pytest.approx((50 + 82 + 83) / 3)
 
 
+def test_a_row_from_before_a_spec_got_a_value_is_no_second_seed(store: Store) -> None:
+    add(store, 0.5, version=2, recipe={"epochs": EPOCHS, "seed": 0, "compile": False})
+    cce = lines(select(store, "table1"), "table1")[0]
+    assert (cce.main.n, cce.main.mean) == (3, pytest.approx((50 + 82 + 83) / 3))
+
+
+def test_changes_are_found_in_any_order_and_named_where_they_are_not(store: Store) -> None:
+    add(store, 0.3, protocol="gce2018-table1 epochs=2,lr=0.1")
+    assert len(select(store, "table1", changed="lr=0.1, epochs=2")) == 1
+    said = cli("table1", "--results", str(store.folder), "--changed", "lr=0.2").output
+    assert said.endswith("\n  --changed epochs=2\n  --changed epochs=2,lr=0.1\n")
+
+
+def test_a_row_copied_without_its_history_is_named(store: Store) -> None:
+    for path in (Path(store.folder) / "history").iterdir():
+        path.unlink()
+    with pytest.raises(FileNotFoundError, match="must copy its history, too"):
+        figure.figure1(store, select(store, "figure1"))
+
+
 def test_rows_of_several_training_versions_are_said(store: Store) -> None:
     assert "versions" not in cli("table1", "--results", str(store.folder)).output
     add(store, 0.5, version=2)
@@ -333,7 +353,20 @@ def test_benchmark_tables_come_from_their_rows(tmp_path: Path) -> None:
 
 def test_fill_leaves_other_text_alone() -> None:
     text = "a\n<!-- other -->\nb\n<!-- end -->\n"
-    assert fill(text, lambda name: "x") == text
+    assert fill(text, lambda name, changed: "x") == text
+
+
+def test_a_block_can_name_a_changed_protocol(tmp_path: Path) -> None:
+    other = Store(tmp_path / "results")
+    add(other, 0.9, protocol="gce2018-table1 epochs=2")
+    docs = tmp_path / "page.md"
+    marks = ("table1", "table1 epochs=2", "table1 epochs=3")
+    docs.write_text("".join(f"<!-- report: {mark} -->\n<!-- end -->\n" for mark in marks))
+    assert cli("--docs", str(docs), "--results", str(other.folder)).exit_code == 0
+    plain, changed, absent, _ = docs.read_text().split("<!-- end -->")
+    assert "90.00" in changed
+    assert "No stored rows yet." in plain
+    assert "No stored rows yet." in absent
 
 
 def test_rows_of_a_changed_protocol_are_mentioned(tmp_path: Path) -> None:

@@ -336,6 +336,31 @@ def test_bounds_keep_their_digits_near_q_1():
             assert found == pytest.approx(float(width), rel=1e-14, abs=0)
 
 
+@pytest.mark.parametrize("q", [0.0, 0.3, 0.9, 1.0])
+@pytest.mark.parametrize("k", [1e-9, 1e-4, 0.5])
+def test_truncated_bounds_keep_their_digits(q, k):
+    """For a small k, L_q(k) and L_q(1/d) are nearly the same; for many classes so are the two bounds."""
+    with mpmath.workdps(50):
+        exponent = mpmath.mpf(q)
+
+        def lq(p):
+            return (1 - p**exponent) / exponent if q else -mpmath.log(p)
+
+        root = (1 - exponent) ** (1 / exponent) if q else mpmath.exp(-1)
+        d = max(mpmath.mpf(1), root / k)
+        width = d * (lq(mpmath.mpf(k)) - lq(1 / d))
+        for c in (10, 10**6):
+            found = theory.uniform_noise_bounds(q, c, 0.25, k=k).noisy
+            assert found == pytest.approx(float(width / (4 * (c - 1))), rel=1e-14, abs=0)
+
+
+def test_the_limit_of_eq_11_is_right_for_a_million_classes():
+    q = theory.truncation_limit(0.5, 10**6)
+    with mpmath.workdps(50):
+        exact = mpmath.findroot(lambda q: mpmath.mpf(10) ** (6 * (1 - q)) + mpmath.mpf("0.5") ** q - 2, q)
+        assert abs(q - exact) < 1e-15
+
+
 def test_theorem_2_says_little_when_there_is_little_noise():
     def trivial(rate: float) -> float:
         return rate / 0.7

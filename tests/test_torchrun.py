@@ -63,7 +63,7 @@ def assert_same_run(one: Path, two: Path) -> None:
             assert record[number] == pytest.approx(expected[number], abs=1e-5), number
 
 
-@pytest.mark.parametrize("options", [{"epochs": 1, "folds": 2}, {"epochs": 4, "folds": 0, "k": "auto"}])
+@pytest.mark.parametrize("options", [{"epochs": 1, "folds": 2}, {"epochs": 4, "folds": 0, "k": 0.4}])
 def test_two_ranks_write_the_run_of_one_process(data, tmp_path, options):
     output = []
     for launch, name in ((ALONE, "one"), (RANKS, "two")):

@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -50,6 +52,34 @@ def test_side_by_side_gives_what_each_gives_alone(side_by_side):
     assert all(same(result, alone(one)) for result, one in zip(results, jobs, strict=True))
     assert sorted(index for index, _ in heard) == [0, 1, 2, 3]
     assert all(results[index] is result for index, result in heard)
+
+
+def _functional(seed: int) -> torch.nn.Module:
+    """A network whose dropout does not show among its modules."""
+
+    class Net(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(torch.nn.functional.dropout(x, 0.2, self.training))
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Net(table().inputs.shape[1], table().num_classes)
+
+
+@pytest.mark.parametrize("kind", ["plain", "dropout", "a module"])
+def test_threads_give_what_each_gives_alone(kind):
+    """As under joblib's threads. All draw from the one generator that torch has."""
+    recipe = quick(dropout=0.2 if kind == "dropout" else 0.0)
+    jobs = [
+        job(model=_functional(seed) if kind == "a module" else "mlp", recipe=replace(recipe, seed=seed))
+        for seed in range(4)
+    ]
+    before = torch.random.get_rng_state()
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            results = pool.map(alone, jobs)
+            assert [same(result, alone(one)) for result, one in zip(results, jobs, strict=True)] == [True] * 4
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_at_most_so_many_run_at_once():

@@ -30,6 +30,7 @@ from tolerant.train import Recipe
         ({"batch_norm_momentum": 0.0}, "None leaves the model's own"),
         ({"batch_norm_momentum": "low"}, "None leaves the model's own"),
         ({"lr": "high"}, "lr must be a number; got 'high'"),
+        ({"lr": float("inf")}, "lr must be a number; got inf"),
         ({"momentum": None}, "momentum must be a number; got None"),
         ({"weight_decay": True}, "weight_decay must be a number; got True"),
         ({"epochs": True}, "epochs must be a whole number"),

@@ -40,6 +40,10 @@ __all__ = [*_losses, "functional", *_LAZY]
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'tolerant' has no attribute {name!r}")
+    if name == "NoisyLabelClassifier":
+        from tolerant.extras import extra
+
+        extra("sklearn")  # or the message would not say what to install
     module = importlib.import_module(_LAZY[name])
     return getattr(module, name, module)
 

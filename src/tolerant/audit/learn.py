@@ -84,6 +84,11 @@ def learn(
     """
     if folds < 0:
         raise ValueError(f"folds must be 0 (score with the final model) or more; got {folds!r}.")
+    if settings.k == "auto" and settings.loss == TRUNCATED and folds < 2:
+        raise ValueError(
+            f"k='auto' is estimated from the folds, of which it needs 2 or more; got folds={folds!r}. "
+            "Give k a number, such as 0.5."
+        )
     check_names(dataset.class_names, dataset.num_classes)  # now, and not after the trainings
     device = pick_device(device)
     num_rows = len(dataset)

@@ -20,6 +20,7 @@ from tolerant.audit.run_folder import save_run
 from tolerant.audit.source import Features, Source
 from tolerant.audit.suspects import check_ids
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.digest import row_digests
 from tolerant.files import make_folder
 from tolerant.train.distributed import current
 from tolerant.train.job import Callback
@@ -71,7 +72,8 @@ def train_source(
     if not ranks.rank:
         make_folder(folder)  # refused now rather than after hours of training, as the ids and labels above
     features = Features.fit(dataset)
-    fingerprint = _fingerprint(dataset, corrected, settings, folds)
+    digests = row_digests(dataset.inputs)
+    fingerprint = _fingerprint(dataset, digests, corrected, settings, folds)
     learned = learn(
         features.trainable(dataset).with_given_labels(corrected.given_labels),
         replace(settings, standardise=features.text is None),
@@ -93,6 +95,7 @@ def train_source(
         features=features,
         version=version,
         fingerprint=fingerprint,
+        digests=digests,
         corrected=corrected,
         labels=labels,
         limit=limit,
@@ -101,11 +104,10 @@ def train_source(
     return learned
 
 
-def _fingerprint(dataset: NoisyDataset, corrected: CorrectedLabels, settings: Settings, folds: int) -> str:
+def _fingerprint(
+    dataset: NoisyDataset, digests: np.ndarray, corrected: CorrectedLabels, settings: Settings, folds: int
+) -> str:
     """Of all that a training depends on, so that none goes on from the checkpoint of another."""
     digest = hashlib.sha256(repr((settings, folds, dataset.class_names)).encode())
-    digest.update(corrected.given_labels.tobytes() + corrected.reviewed.tobytes())
-    for start in range(0, len(dataset), 1024):  # pictures may be more than fits in memory
-        rows = np.asarray(dataset.inputs[np.arange(start, min(start + 1024, len(dataset)))])
-        digest.update(rows.tobytes() if rows.dtype.kind in "fiub" else repr(rows.tolist()).encode())
+    digest.update(corrected.given_labels.tobytes() + corrected.reviewed.tobytes() + digests.tobytes())
     return digest.hexdigest()[:16]

@@ -4,7 +4,7 @@ model.safetensors   weights, and what is subtracted from and multiplied with the
 spec.json           where the rows came from, how they become inputs, model, loss, recipe; written last
 history.json        one record an epoch
 audit.safetensors   of every row: the label trained on, whether a person decided it, out-of-fold
-                    probabilities, pruning
+                    probabilities, pruning, a digest of its inputs
 suspects.csv        the doubtful labels, most doubtful first
 report.html         the page to review them on
 earlier-1 ...       runs of other data or settings that were here before
@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -31,6 +32,7 @@ from tolerant.audit.page import MOST_SHOWN, write_page
 from tolerant.audit.source import Features, Source
 from tolerant.audit.suspects import Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.digest import row_digests
 from tolerant.extras import extra
 from tolerant.files import make_folder, read_json, write_atomic, write_json
 from tolerant.train.models import build, input_size
@@ -64,6 +66,10 @@ class SavedRun:
     model: nn.Module
     preprocess: Preprocess
 
+    def load_rows(self) -> NoisyDataset:
+        """The data it was trained on, as it is now; a table's columns as features the way it learnt them."""
+        return self.source.load(self.features.encoder)
+
 
 def save_run(
     folder: str | os.PathLike[str],
@@ -74,12 +80,14 @@ def save_run(
     features: Features,
     version: str,
     fingerprint: str,
+    digests: np.ndarray,
     corrected: CorrectedLabels,
     labels: Sequence[str | os.PathLike[str]] = (),
     limit: int = MOST_SHOWN,
 ) -> None:
     """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts, labels uncorrected).
 
+    ``digests`` are those of its inputs (`row_digests`).
     A run with another ``fingerprint`` that lies there is set aside; the same one is written again.
     """
     folder, source = Path(folder), source.absolute()  # whose last part has a name, be it "." here
@@ -102,6 +110,7 @@ def save_run(
         "probs": learned.probs,
         "kept": learned.kept,
         "pruned_at": learned.pruned_at,
+        "input_digests": digests,
     }
     _write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
     write_json(folder / "history.json", result.history)
@@ -209,12 +218,18 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
 
 
 def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
-    """The run's suspects, from its stored probabilities; the data must be as it was."""
+    """The run's suspects, from its stored probabilities.
+
+    Refused where ids or labels are not as they were; edited inputs give a warning, since whoever corrects
+    a few cells may still want the list of the others.
+    """
     if run.spec["label_digest"] != _digest(dataset):
         raise ValueError(
             f"the rows or labels of {run.source.name} are not those of {run.folder}. Train again."
         )
     tensors = {n: t.numpy() for n, t in _read_tensors(run.folder / "audit.safetensors").items()}
+    if "input_digests" in tensors:  # older runs have none
+        _warn_of_edits(run, dataset, tensors["input_digests"])
     kept = tensors["kept"]
     pruned = run.spec["k"] is not None or not kept.all()  # in training, or by the folds alone
     return find_suspects(
@@ -227,6 +242,17 @@ def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
         reviewed=tensors["reviewed"],
         seed=run.spec["recipe"]["seed"],
     )
+
+
+def _warn_of_edits(run: SavedRun, dataset: NoisyDataset, digests: np.ndarray) -> None:
+    edited = np.flatnonzero(digests != row_digests(dataset.inputs))
+    if len(edited):
+        warnings.warn(
+            f"{len(edited):,} of the {len(dataset):,} rows of {run.source.name} are not as they were when "
+            f"{run.folder} was trained (first: {dataset.ids[edited[0]]}): the list and the page judge their "
+            "labels by what they were. Train again to have them judged as they are.",
+            stacklevel=3,
+        )
 
 
 def _build(spec: Mapping[str, Any], features: Features) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,9 +30,10 @@ class Source:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of `tolerant.data.load`: split, root, label, id, text, size ..."""
 
-    def load(self) -> NoisyDataset:
-        """All rows with their given labels."""
-        return load(self.name, **self.options)
+    def load(self, encoder: TableEncoder | None = None) -> NoisyDataset:
+        """All rows with their given labels; ``encoder``: of a table, one fitted before."""
+        fitted: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
+        return load(self.name, **self.options, **fitted)
 
     def absolute(self) -> Source:
         """The same, from whatever folder it is read later."""
@@ -39,6 +41,14 @@ class Source:
         if options.get("root") is not None:
             options["root"] = _absolute(options["root"])
         return Source(self.name if self.name in NAMED else _absolute(self.name), options)
+
+
+def _check_options(path: Path, options: Mapping[str, Any], *known: str) -> None:
+    """A ValueError for the first option that means nothing for such rows."""
+    for name in options:
+        if name not in known:
+            taken = ", ".join(known) or "none"
+            raise ValueError(f"{path} takes no option {name!r} for rows of this run; it takes {taken}")
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -75,9 +85,13 @@ class Features:
             dataset.ids,
         )
 
-    def read(self, source: Source) -> NoisyDataset:
-        """New rows, whose labels (0 throughout) nobody knows."""
-        inputs, ids = self._read_inputs(source)
+    def read(self, source: Source, like: Source | None = None) -> NoisyDataset:
+        """New rows, whose labels (0 throughout) nobody knows.
+
+        ``like`` is the source of the training rows: its columns of pictures and text, unless ``source`` has
+        other ones.
+        """
+        inputs, ids = self._read_inputs(source, {} if like is None else stripped(dict(like.options)))
         if self.text is not None:
             inputs = self.text.transform(inputs)
         shape = tuple(map(int, inputs.shape[1:]))
@@ -89,32 +103,35 @@ class Features:
         kind: Any = "image" if self.kind == "image" else "table"
         return NoisyDataset(inputs, np.zeros(len(inputs), np.int64), None, self.class_names, ids, kind)
 
-    def _read_inputs(self, source: Source) -> tuple[Any, Any]:
+    def _read_inputs(self, source: Source, remembered: dict[str, Any]) -> tuple[Any, Any]:
         options = stripped(dict(source.options))
         path = Path(source.name).expanduser()
         if source.name in NAMED:
-            # A column's name, which the run remembers, means nothing here.
-            rows = load(source.name, split=options.get("split"), root=options.get("root"))
+            rows = load(source.name, **options)
             self._must_be(rows.kind, path)
             return rows.inputs, rows.ids
         if path.is_dir():
             self._must_be("image", path)
+            _check_options(path, options, "split")
             folder = path / options["split"] if options.get("split") else path
             # A class may be a link to a folder, as in training.
             links = (entry for entry in folder.iterdir() if entry.is_symlink() and is_class(entry))
             found = sorted(p for top in (folder, *links) for p in find_pictures(top))
             if not found:
                 raise ValueError(f"{folder} has no pictures ({', '.join(PICTURES[:4])} ...)")
-            return self._pictures(folder, found, [p.relative_to(folder).as_posix() for p in found], options)
+            return self._pictures(folder, found, [p.relative_to(folder).as_posix() for p in found])
         if not path.exists():
             raise FileNotFoundError(f"{source.name!r} is no data set, file or folder")
         if path.suffix.lower() == ".npz":
+            _check_options(path, options)
             arrays = read_npz(path)
             inputs, kind = as_inputs(pick(arrays, None, INPUTS, "inputs", path), path)
             self._must_be(kind, path)
             return inputs, arrays.get("ids")
         check_table(path)
-        return self._from_frame(path, options)
+        known = {"image": ("file",), "text": ("text", "id"), "table": ("id",)}[self.kind]
+        _check_options(path, options, *known)
+        return self._from_frame(path, {**remembered, **options, "id": options.get("id")})
 
     def _from_frame(self, path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
         frame = read_frame(path)
@@ -122,7 +139,14 @@ class Features:
         check_columns(frame, path, id=name)
         ids = None if name is None else frame[name].to_numpy(object).astype(str)
         if self.encoder is not None:
-            return self.encoder.transform(frame), ids
+            inputs = self.encoder.transform(frame)
+            for column in self.encoder.strange_columns(frame):
+                warnings.warn(
+                    f"{path}: no word in the column {column!r} is one that training knows, so it tells the "
+                    "model nothing. Are its words spelt as in the training rows?",
+                    stacklevel=4,
+                )
+            return inputs, ids
         if self.kind == "text":
             column = options.get("text") or "text"
             check_columns(frame, path, text=column)
@@ -131,13 +155,10 @@ class Features:
         column = options.get("file") or "file"
         check_columns(frame, path, file=column)
         names = [str(cell) for cell in frame[column]]
-        return self._pictures(path, [path.parent / name for name in names], names, options)
+        return self._pictures(path, [path.parent / name for name in names], names)
 
-    def _pictures(
-        self, source: Path, files: list[Path], names: list[str], options: dict[str, Any]
-    ) -> tuple[Any, Any]:
-        size = options.get("size") or (self.shape[0], self.shape[1])
-        inputs, kept = read_pictures(source, files, names, size)
+    def _pictures(self, source: Path, files: list[Path], names: list[str]) -> tuple[Any, Any]:
+        inputs, kept = read_pictures(source, files, names, (self.shape[0], self.shape[1]))
         return inputs, np.array([names[row] for row in kept])
 
     def _must_be(self, kind: str, path: Path) -> None:

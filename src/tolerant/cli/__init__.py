@@ -6,17 +6,22 @@ import sys
 import warnings
 from typing import Any
 
+_INSTALL = "pip install 'tolerant[app]'"
+
 
 def main() -> None:
     """Entry point of the `tolerant` command and of `python -m tolerant`."""
     try:
         app = make_app()
     except ModuleNotFoundError as missing:
-        sys.exit(f"The command line needs {missing.name}: pip install 'tolerant[app]'")
+        sys.exit(f"The command line needs {missing.name}: {_INSTALL}")
     warnings.formatwarning = lambda message, *_, **__: f"tolerant: {message}\n"
     try:
         app()
-    except (ValueError, OSError, ModuleNotFoundError) as error:  # bad input: the sentence, not the stack
+    except ModuleNotFoundError as missing:
+        hint = "" if "pip install" in str(missing) else f". All that the commands use: {_INSTALL}"
+        sys.exit(f"tolerant: {missing}{hint}")
+    except (ValueError, OSError) as error:  # bad input: the sentence, not the stack
         sys.exit(f"tolerant: {error}")
 
 

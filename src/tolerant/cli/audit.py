@@ -11,6 +11,7 @@ from tolerant.cli import own_data as own
 
 
 def audit(
+    context: typer.Context,
     source: Annotated[str, typer.Argument(help="A run folder, or data as `tolerant train` takes it.")],
     out: Annotated[
         Path | None, typer.Option(help="Folder to write; default: the run itself, or audit.")
@@ -43,8 +44,8 @@ def audit(
     from tolerant.audit.run_folder import load_run, load_suspects, unfinished, write_review
     from tolerant.files import read_json
 
-    rows = own.make_source(source, options)
     if not (Path(source) / "spec.json").is_file() and not unfinished(source):
+        rows = own.make_source(source, options)
         folder = out or Path("audit")
         learned = own.train(
             rows, folder, Settings(seed=seed), device=device, labels=labels or (), folds=folds, limit=limit
@@ -53,18 +54,19 @@ def audit(
         again = own.chosen(audit, options)
         own.print_summary(learned.suspects, folder, rows, labels or (), out=out, settings=again)
         return
-    if labels:
-        raise typer.BadParameter("is for data; train the run again with it", param_hint="--labels")
-    for name in rows.options:
-        hint = f"--{name.replace('_', '-')}"
-        raise typer.BadParameter("is for data; a run knows how its data was read", param_hint=hint)
+    own.refuse(context, ("labels",), "is for data; train the run again with it")
+    own.refuse(context, own.DATA, "is for data; a run knows how its data was read")
+    why = (
+        "is for data, which is trained on; a run has its predictions. For others train again: tolerant train"
+    )
+    own.refuse(context, ("folds", "seed", "device"), why)
     run = load_run(source)
     out = out or run.folder
     if (out / "spec.json").exists() and not out.samefile(run.folder):
         raise typer.BadParameter(
             f"{out} holds another run, whose list would be lost; name a new folder", param_hint="--out"
         )
-    dataset = run.source.load()
+    dataset = run.load_rows()
     suspects = load_suspects(run, dataset)
     suspects.to_csv(out / "suspects.csv")
     history = read_json(run.folder / "history.json")

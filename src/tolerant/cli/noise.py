@@ -82,7 +82,7 @@ def noise(
             )
     if out.suffix not in (".csv", ".npz"):
         raise typer.BadParameter(f"must end in .csv or .npz; got {out.name}", param_hint="--out")
-    data = own.make_source(source, options).load()
+    data = own.make_source(source, options, beside=outside).load()
     true = data.given_labels if data.true_labels is None else data.true_labels
     drawn = _draw(
         data,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,25 +50,57 @@ Labels = Annotated[
 ]
 Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of the split, the weights and the order of rows.")]
+
+
+def _folds(number: int) -> int:
+    if number == 1:
+        raise typer.BadParameter(
+            "must be 0 or at least 2: a single fold leaves no other rows for the model that scores it"
+        )
+    return number
+
+
 Folds = Annotated[
     int,
-    typer.Option(help="Extra models, so that none scores rows it trained on; 0: the final model scores all."),
+    typer.Option(
+        min=0,
+        callback=_folds,
+        help="Extra models, so that none scores rows it trained on; 0: the final model scores all.",
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
 # Typer reads a command's options from its signature, so each command spells them out; their names as data:
-_DATA = ("split", "root", "label", "id", "file", "text", "ignore", "categorical", "size", "min_per_class",
-         "skip_unlabelled")  # fmt: skip
+DATA = ("split", "root", "label", "id", "file", "text", "ignore", "categorical", "size", "min_per_class",
+        "skip_unlabelled")  # fmt: skip
 # Of `train` and `audit`, what their next command says anew (or, of `limit`, cannot say).
-_SAID_ANEW = ("source", "out", "labels", "limit")
+_SAID_ANEW = ("context", "source", "out", "labels", "limit")
 
 
-def make_source(name: str, options: Mapping[str, Any]) -> Source:
-    """The source with those of a command's ``options`` that are for data and were given."""
+def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
+    """A usage error for the first of these options that was given, be it with its default's value."""
+    for name in names:
+        origin = context.get_parameter_source(name)
+        if origin is not None and origin.name == "COMMANDLINE":
+            raise typer.BadParameter(why, param_hint=f"--{name.replace('_', '-')}")
+
+
+def make_source(name: str, options: Mapping[str, Any], beside: str | None = None) -> Source:
+    """The source with those of a command's ``options`` that are for data and were given.
+
+    ``beside``: another source that the command reads, for which ``--root`` may be meant.
+    """
     from tolerant.audit.source import Source
+    from tolerant.data.sources import NAMED
 
-    found = {key: options[key] for key in _DATA if key in options}
+    published = NAMED.keys() - {"digits"}  # which scikit-learn brings
+    if options.get("root") is not None and published.isdisjoint((name, beside)):
+        raise typer.BadParameter(
+            f"is where the published data sets lie (cifar10 ...), and {name} is none of them; leave it out",
+            param_hint="--root",
+        )
+    found = {key: options[key] for key in DATA if key in options}
     given = {key: value for key, value in found.items() if value not in (None, []) and value is not False}
     return Source(name, given)
 
@@ -108,7 +140,7 @@ def chosen(command: Callable[..., None], options: Mapping[str, Any]) -> dict[str
     settings = {
         name: parameter.default
         for name, parameter in inspect.signature(command).parameters.items()
-        if name not in (*_DATA, *_SAID_ANEW)
+        if name not in (*DATA, *_SAID_ANEW)
     }
     return {name: options[name] for name, default in settings.items() if options[name] != default}
 
@@ -142,7 +174,9 @@ def print_summary(
         + (f"; {suspects.num_reviewed:,} reviewed ones are not listed." if suspects.num_reviewed else ".")
     )
     if suspects.num_rows < LEAST_TO_PRUNE:
-        typer.echo(f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet.")
+        typer.echo(
+            f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet; none was pruned."
+        )
     if suspects.weak:
         typer.echo(
             "That is most of them: the model is too weak to judge, and only the top of the list\n"

@@ -23,7 +23,8 @@ def predict(
 ) -> None:
     """Write id, label and confidence of every row; labels in the data are not needed and not read.
 
-    Words of a table that training never saw count as none of its categories.
+    Words of a table that training never saw, or not among the 64 most frequent ones of their column, count as
+    none of its categories.
     """
     import numpy as np
 
@@ -34,9 +35,8 @@ def predict(
     from tolerant.train.evaluate import predict_log_proba
 
     saved = load_run(run)
-    file, text = file or saved.source.options.get("file"), text or saved.source.options.get("text")
-    columns = {"id": id, "file": file, "text": text}
-    rows = saved.features.read(own.make_source(source, {"split": split, "root": root, **columns}))
+    new = own.make_source(source, {"split": split, "root": root, "id": id, "file": file, "text": text})
+    rows = saved.features.read(new, like=saved.source)
     probs = np.exp(predict_log_proba(saved.model, rows, saved.preprocess, device=pick_device(device)))
     best = probs.argmax(axis=1)
     names = saved.features.class_names

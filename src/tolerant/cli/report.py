@@ -51,6 +51,12 @@ def report(
     ] = None,
 ) -> None:
     """Print a table or draw a figure from stored rows; nothing is trained."""
+    for hint, given in (("NAME", name), ("--out", out), ("--changed", changed)):
+        if docs is not None and given:
+            why = (
+                "--docs writes every block that the file names, as it stands there; leave one of the two out"
+            )
+            raise typer.BadParameter(why, param_hint=hint)
     from tolerant.experiment.store import Store
 
     store = Store(results)
@@ -77,20 +83,26 @@ def _report_figure(store: Store, name: str, changed: str, out: Path) -> None:
         raise typer.BadParameter(mixed, param_hint="--changed")
     if not rows:
         typer.echo(NO_ROWS)
-        _mention_others(len(_figure_rows(store, name, "all")), changed)
+        _mention_others(_figure_rows(store, name, "all"), changed)
         return
     typer.echo(_save(_figure(store, name, rows), out, name))
 
 
 def _mixed(rows: list[Row]) -> str:
     """Why the rows are not for one picture, whose points would be of several protocols."""
-    changes = sorted({row["spec"]["protocol"].partition(" ")[2] for row in rows})
+    changes = _changes(rows)
     return f"a picture shows one of {', '.join(map(repr, changes))}" if len(changes) > 1 else ""
 
 
-def _mention_others(count: int, changed: str) -> None:
-    if count and changed != "all":
-        typer.echo(f"{count} of a changed protocol are there: --changed all shows them.")
+def _changes(rows: list[Row]) -> list[str]:
+    return sorted({row["spec"]["protocol"].partition(" ")[2] for row in rows})
+
+
+def _mention_others(rows: list[Row], changed: str) -> None:
+    others = [row for row in rows if " " in row["spec"]["protocol"]]
+    if others and changed != "all":
+        typer.echo(f"{len(others)} of a changed protocol are there: --changed all shows them.")
+        typer.echo("\n".join(f"  --changed {change}" for change in _changes(others)))
 
 
 def _report_table(store: Store, name: str, changed: str, out: Path | None) -> None:
@@ -103,7 +115,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
     text = _text(rows, table)
     typer.echo(_aligned(text))
     if not rows:
-        _mention_others(len(select(store, name, changed="all")), changed)
+        _mention_others(select(store, name, changed="all"), changed)
     if out is not None:
         write_atomic(out / f"{name}.md", text + "\n")
         write_atomic(out / f"{name}.csv", to_csv(table))
@@ -186,20 +198,20 @@ def _fill(docs: Path, store: Store) -> None:
     from tolerant.report.rows import NO_ROWS, select
     from tolerant.report.table import lines
 
-    def block(name: str) -> str:
+    def block(name: str, changed: str) -> str:
         if name == "table1-brief":
             return brief.table1(select(store, "table1"))
         if name in (benches := brief.BENCHES | speed.BENCHES):
             return benches[name](Path(store.folder))
         if name in ("figure1", "figure2", "pruning"):
-            rows = _figure_rows(store, name, "")
+            rows = _figure_rows(store, name, changed)
             drawn = _figure(store, name, rows) if rows else None
         elif name.endswith("-differences"):
             name = name.removesuffix("-differences")
-            table = lines(select(store, name), name)
+            table = lines(select(store, name, changed=changed), name)
             drawn = _differences(table, name) if table else None
         else:
-            rows = select(store, name)
+            rows = select(store, name, changed=changed)
             return _text(rows, lines(rows, name))
         if drawn is None:
             return NO_ROWS

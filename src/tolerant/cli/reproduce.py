@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tolerant.cli import own_data as own
+
 if TYPE_CHECKING:
     from tolerant.experiment.cluster import Cluster
     from tolerant.experiment.spec import RunSpec
@@ -39,6 +41,7 @@ Commas = Annotated[str | None, typer.Option(help="Only these, separated by comma
 
 
 def reproduce(
+    context: typer.Context,
     experiment: Annotated[
         Experiment, typer.Argument(metavar="EXPERIMENT", help=f"One of {', '.join(Experiment)}.")
     ],
@@ -80,8 +83,22 @@ def reproduce(
     if experiment is Experiment.theory:
         from tolerant.experiment.theory import tables
 
+        others = [name for name in context.params if name != "experiment"]
+        own.refuse(
+            context, others, "theory has no options: its numbers are computed, nothing is run or stored"
+        )
         typer.echo(tables())
         return
+    if engine is Engine.local:
+        why = "is of a Ray cluster; add --engine ray, or use --fleet or --workers on this machine"
+        own.refuse(context, ("address", "cpus", "gpus"), why)
+    else:
+        own.refuse(context, ("fleet", "workers"), "is of the local engine; with ray use --cpus and --gpus")
+    if fleet > 1 and workers:
+        why = (
+            "has one run in each process, so --fleet would have nothing to put side by side; give one of them"
+        )
+        raise typer.BadParameter(why, param_hint="--workers")
     from tolerant.experiment.store import Store
 
     try:
@@ -91,10 +108,10 @@ def reproduce(
             {
                 "dataset": _split(dataset),
                 "noise": _split(noise),
-                "noise_rate": None if rate is None else [float(r) for r in rate.split(",")],
+                "noise_rate": _rates(rate),
                 "method": _split(loss),
             },
-            {**_changes(change or []), **({} if epochs is None else {"epochs": epochs})},
+            _changes([*(change or ()), *([] if epochs is None else [f"epochs={epochs}"])]),
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
@@ -108,8 +125,6 @@ def reproduce(
     if engine is Engine.ray:
         from tolerant.experiment.cluster import Cluster
 
-        if fleet != 1 or workers:
-            raise typer.BadParameter("--fleet and --workers are of the local engine; use --cpus and --gpus.")
         cluster = Cluster(address, cpus, gpus)
     failed = _run(specs, store, checkpoints, device, fleet, workers, cluster)
     if failed:
@@ -117,9 +132,18 @@ def reproduce(
 
 
 def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dict[str, Any]) -> list[RunSpec]:
+    from tolerant.experiment.check import check
     from tolerant.experiment.grid import GRIDS, changed, part
 
-    return [changed(spec, changes) for spec in part(GRIDS[name](seeds), **wanted)]
+    specs = part(GRIDS[name](seeds), **wanted)
+    # A table holds methods with and without them; where none has one, nothing would change but the name.
+    if "q" in changes and not any("q" in dict(spec.loss_args) for spec in specs):
+        raise ValueError("--change q=... is of L_q, and none of these runs has it. Leave it out.")
+    if "k" in changes and all(spec.prune is None for spec in specs):
+        raise ValueError("--change k=... is of pruning, and none of these runs prunes. Leave it out.")
+    specs = [changed(spec, changes) for spec in specs]
+    check(specs)
+    return specs
 
 
 def _run(
@@ -131,11 +155,14 @@ def _run(
     workers: int,
     cluster: Cluster | None,
 ) -> int:
+    from tolerant.experiment.problem import find_data
     from tolerant.experiment.progress import Progress
     from tolerant.experiment.run import missing, run
 
     todo = missing(specs, store)
     typer.echo(f"{len(specs)} runs asked for, {len(todo)} to do", err=True)
+    if cluster is None:  # its machines have data of their own
+        find_data(todo)
     with Progress(todo, store.rows()) as progress:
         try:
             report = run(
@@ -193,6 +220,13 @@ def _split(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",")]
 
 
+def _rates(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--rate must be numbers, as in 0.2,0.4; got {text!r}.") from None
+
+
 def _changes(pairs: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE, the value as JSON where it is JSON, else as a word."""
     changes: dict[str, Any] = {}
@@ -200,6 +234,11 @@ def _changes(pairs: Sequence[str]) -> dict[str, Any]:
         name, separator, text = pair.partition("=")
         if not separator:
             raise ValueError(f"--change must be NAME=VALUE; got {pair!r}.")
+        if name in changes:
+            also = " (--epochs N is --change epochs=N)" if name == "epochs" else ""
+            raise ValueError(
+                f"--change must give {name!r} one value{also}; got {changes[name]!r} and {text}."
+            )
         try:
             changes[name] = json.loads(text)
         except ValueError:

@@ -12,6 +12,7 @@ from tolerant.cli import own_data as own
 
 
 def train(
+    context: typer.Context,
     source: own.SourceArgument,
     out: Annotated[
         Path, typer.Option(help="The run folder to write; another run in it is set aside.")
@@ -55,6 +56,7 @@ def train(
     options = dict(locals())  # as they were given
     from tolerant.audit.plan import Settings
 
+    _check_loss_options(context, loss, k, epochs, folds)
     rows = own.make_source(source, options)
     chosen: Any = {"precision": precision}  # Recipe refuses a word it does not know
     settings = Settings(
@@ -73,6 +75,23 @@ def train(
     next_out = out if out != own.RUN else None
     own.print_summary(learned.suspects, out, rows, labels or (), out=next_out, settings=again)
     typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
+
+
+def _check_loss_options(context: typer.Context, loss: str, k: str, epochs: int | None, folds: int) -> None:
+    """A usage error for --q or --k where the training would not look at it."""
+    from tolerant.audit.plan import LEAST_EPOCHS_TO_PRUNE, TRUNCATED
+    from tolerant.losses.registry import REGISTRY
+
+    if loss in REGISTRY and loss != TRUNCATED:  # one that nobody knows is refused by its own name
+        if loss != "lq":
+            own.refuse(context, ("q",), f"is the q of lq and {TRUNCATED}; it says nothing to --loss {loss}")
+        own.refuse(context, ("k",), f"is of {TRUNCATED}, which prunes; --loss {loss} does not")
+    if epochs is not None and epochs < LEAST_EPOCHS_TO_PRUNE:
+        why = f"is of pruning, which starts after a third of the epochs; give {LEAST_EPOCHS_TO_PRUNE} or more"
+        own.refuse(context, ("k",), why)
+    if k == "auto" and not folds:
+        why = "auto is estimated from the folds; give a number, or --folds 2 or more"
+        raise typer.BadParameter(why, param_hint="--k")
 
 
 def _read(option: str, word: str) -> float | Literal["auto"]:

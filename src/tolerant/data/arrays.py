@@ -92,7 +92,7 @@ def load_npz(
     *,
     inputs: str | None = None,
     label: str | None = None,
-    min_per_class: int = 2,
+    min_per_class: int | None = None,
 ) -> NoisyDataset:
     """A data set from the arrays of an NPZ file.
 
@@ -100,6 +100,7 @@ def load_npz(
         `x`: uint8 (N, H, W, C) or (N, H, W) are images, numbers (N, D) a table, words (N,) texts.
     label: the array of given labels, by default `given_labels`, `labels` or `y`: whole numbers or
         words.
+    min_per_class: fewest rows a class may have, by default 2; with `class_names` it may have none.
     The arrays `true_labels`, `class_names` and `ids` are used where the file has them, and `files`: pictures,
     relative to the NPZ file, that the review page shows instead of the numbers computed from them.
     """
@@ -107,6 +108,11 @@ def load_npz(
     x, kind = as_inputs(pick(arrays, inputs, INPUTS, "inputs", path), path)
     words = _whole(pick(arrays, label, _LABELS, "label", path))
     names = arrays.get("class_names")
+    if names is not None and min_per_class is not None:
+        raise ValueError(
+            f"{path} has an array class_names, and those classes may have any number of rows; leave "
+            "min_per_class (--min-per-class) out"
+        )
     true = _whole(arrays["true_labels"]) if "true_labels" in arrays else None
     if len(words) != len(x) or words.ndim != 1:
         raise ValueError(f"{path}: {len(x)} inputs need as many labels; got shape {words.shape}")
@@ -114,7 +120,7 @@ def load_npz(
         given, class_names = words, tuple(str(name) for name in names)
     elif words.dtype.kind in "biuUS":
         words = words.astype(str)
-        given, class_names = encode_labels(words, path, names, min_per_class)
+        given, class_names = encode_labels(words, path, names, 2 if min_per_class is None else min_per_class)
         if true is not None:
             true, _ = encode_labels(true.astype(str), path, class_names)
     else:

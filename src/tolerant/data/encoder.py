@@ -55,8 +55,9 @@ class TableEncoder:
 
     - number, or date as a number of days: (value - mean) / std of the fitted rows. A missing one
       becomes the mean (0), with a second feature that says so if any was missing in the fitted rows.
-    - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows. A rarer
-      word and one never seen give zeros; a missing one has a feature if any was missing then.
+    - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows, of equally
+      frequent ones the first by the alphabet; a warning says where there are more. A rarer word and one
+      never seen give zeros; a missing one has a feature if any was missing then.
 
     >>> import pandas
     >>> rows = pandas.DataFrame({"age": [20, 40, None], "town": ["Bonn", "Ulm", "Ulm"]})
@@ -100,13 +101,29 @@ class TableEncoder:
             if column.name not in frame.columns:
                 raise ValueError(
                     f"the table has no column {column.name!r}, with which the encoder was fitted; "
-                    f"it has {list(frame.columns)}"
+                    f"it has {list(frame.columns)}. Name one so, or train again"
                 )
             features += column.features(frame[column.name])
         table = np.empty((len(frame), len(features)), np.float32)
         for place, feature in enumerate(features):
             table[:, place] = feature
         return table
+
+    def strange_columns(self, frame: Any) -> list[str]:
+        """The columns of categories that hold words in `frame`, none of which was fitted.
+
+        >>> import pandas
+        >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
+        >>> encoder.strange_columns(pandas.DataFrame({"sex": ["f", "m"], "age": [40, 50]}))
+        ['sex']
+        """
+        strange = []
+        for column in self.columns:
+            if column.kind == "category":
+                words, empty = as_words(frame[column.name])
+                if not empty.all() and set(column.categories).isdisjoint(words[~empty]):
+                    strange.append(column.name)
+        return strange
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same encoder."""
@@ -134,6 +151,8 @@ class _Findings:
     """With the number of missing cells."""
     row_names: list[str] = field(default_factory=list)
     """Columns with a word of its own in nearly every row, each with an example."""
+    many_categories: dict[str, str] = field(default_factory=dict)
+    """By name: how many categories, and in how many rows the rarer ones."""
     counters: list[str] = field(default_factory=list)
     """Columns that count the rows: 1, 2, 3 ..."""
 
@@ -153,6 +172,16 @@ class _Findings:
                 f"nearly every row has a word of its own in {', '.join(self.row_names[:5])}; "
                 f"{MAX_CATEGORIES} of them become features. Names of rows go with id=... (--id), free text "
                 "with text=... (--text), the rest with ignore=... (--ignore)",
+                stacklevel=3,
+            )
+        if self.many_categories:
+            name = next(iter(self.many_categories))
+            shown = ", ".join([*self.many_categories.values()][:5])
+            more = ", ..." if len(self.many_categories) > 5 else ""
+            warnings.warn(
+                f"only the {MAX_CATEGORIES} most frequent categories of a column are told apart; all others "
+                f"count as one: {shown}{more}. Put alike ones under one word first, or leave the column out: "
+                f"ignore=[{name!r}] (--ignore {name!r})",
                 stacklevel=3,
             )
         if self.counters:
@@ -186,9 +215,15 @@ def _fit_column(series: Any, name: str, is_category: bool, findings: _Findings) 
             findings.counters.append(repr(name))
         return Column(name, kind, missing, *_moments(numbers[~empty], name))
     counts = Counter(words[~empty])
-    if len(counts) > max(MAX_CATEGORIES, len(words) / 2):
-        findings.row_names.append(f"{name!r} ({words[~empty][0][:40]!r} ...)")
-    frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_CATEGORIES]
+    by_number = sorted(counts, key=lambda word: (-counts[word], word))
+    frequent, rare = by_number[:MAX_CATEGORIES], by_number[MAX_CATEGORIES:]
+    if rare and len(counts) > len(words) / 2:
+        findings.row_names.append(f"{name!r} ({len(counts):,} words: {words[~empty][0][:40]!r} ...)")
+    elif rare:
+        rows = sum(counts[word] for word in rare)
+        findings.many_categories[name] = (
+            f"{name!r} ({len(counts):,}, the rarer ones in {rows:,} of {len(words):,} rows)"
+        )
     return Column(name, "category", missing, categories=tuple(frequent))
 
 

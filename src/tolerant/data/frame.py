@@ -44,9 +44,11 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     """
     pandas = extra("pandas")
     path = Path(path)
+    if path.suffix.lower() == ".parquet":
+        extra("pyarrow")  # pandas would name two engines, and not the way to get one
     try:
         if path.suffix.lower() == ".parquet":
-            frame = pandas.read_parquet(path)
+            frame = pandas.read_parquet(path, engine="pyarrow")
         elif (path.with_suffix("") if path.suffix.lower() in _UNPACK else path).suffix.lower() == ".jsonl":
             frame = _read_json_lines(path)
         else:

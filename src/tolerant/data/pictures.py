@@ -15,6 +15,7 @@ import numpy as np
 
 from tolerant.data.damage import reason
 from tolerant.data.dataset import Inputs
+from tolerant.data.digest import row_digest
 from tolerant.extras import extra
 from tolerant.progress import Bar, progress_bar
 
@@ -31,13 +32,24 @@ T = TypeVar("T")
 
 
 class ImageFiles:
-    """Picture files as an array: uint8 (N, height, width, channels), decoded when indexed."""
+    """Picture files as an array: uint8 (N, height, width, channels), decoded when indexed.
+
+    digests: `tolerant.data.digest.row_digests` of the pictures, if they were decoded before.
+    """
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, paths: Sequence[Path], height: int, width: int, channels: int) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        height: int,
+        width: int,
+        channels: int,
+        digests: np.ndarray | None = None,
+    ) -> None:
         self.paths = list(paths)
         self.shape = (len(self.paths), height, width, channels)
+        self.digests = digests
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -49,8 +61,10 @@ class ImageFiles:
             warnings.warn(f"{self.paths[row]}: {why}; a black picture stands in for it", stacklevel=2)
         return images.reshape(*rows.shape, *self.shape[1:])
 
-    def decode_into(self, images: np.ndarray | None, rows: np.ndarray) -> list[tuple[int, str]]:
-        """Decode `rows` side by side, into `images` if given; (row, why) for those that fail."""
+    def decode_into(
+        self, images: np.ndarray | None, rows: np.ndarray, digests: np.ndarray | None = None
+    ) -> list[tuple[int, str]]:
+        """Decode `rows` side by side, into `images` and `digests` if given; (row, why) where it fails."""
 
         def decode(place: int) -> tuple[int, str] | None:
             try:
@@ -59,6 +73,8 @@ class ImageFiles:
                 return int(rows[place]), _reason(error)
             if images is not None:
                 images[place] = image
+            if digests is not None:
+                digests[place] = row_digest(image)
             return None
 
         return [failed for failed in in_threads(decode, range(len(rows))) if failed is not None]
@@ -96,18 +112,22 @@ def _decode_all(pictures: ImageFiles) -> tuple[Inputs, list[tuple[int, str]]]:
     """All pictures decoded once, so that every broken one is known before training starts."""
     in_memory = int(np.prod(pictures.shape)) <= MEMORY_BYTES
     images = np.empty(pictures.shape, np.uint8) if in_memory else None
+    digests = None if in_memory else np.zeros(len(pictures), np.int64)
     failed: list[tuple[int, str]] = []
     with progress_bar("decode pictures", total=len(pictures)) as bar:
         for start in range(0, len(pictures), 1024):
             rows = np.arange(start, min(start + 1024, len(pictures)))
-            part = None if images is None else images[rows[0] : rows[-1] + 1]
-            failed += pictures.decode_into(part, rows)
+            part = slice(start, start + 1024)
+            failed += pictures.decode_into(
+                None if images is None else images[part], rows, None if digests is None else digests[part]
+            )
             bar.update(int(rows[-1]) + 1)
     bad = {row for row, _ in failed}
     good = [row for row in range(len(pictures)) if row not in bad]
     if images is not None:
         return images[good] if bad else images, failed
-    return ImageFiles([pictures.paths[row] for row in good], *pictures.shape[1:]), failed
+    assert digests is not None
+    return ImageFiles([pictures.paths[row] for row in good], *pictures.shape[1:], digests[good]), failed
 
 
 def in_threads(work: Callable[[Any], T], items: Sequence[Any], what: str | None = None) -> Iterator[T]:

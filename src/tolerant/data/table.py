@@ -55,6 +55,15 @@ def load_table(
     check_columns(frame, path, label=label, true_label=true_label, text=text, id=id)
     for name in ignore:
         check_columns(frame, path, ignore=name)
+    if label in ignore:
+        raise ValueError(
+            f"{path}: ignore (--ignore) names {label!r}, the column of labels; leave one of them out"
+        )
+    if text is not None and categorical:
+        raise ValueError(
+            f"{path}: categorical (--categorical) is for the columns of a table; with text={text!r} only "
+            "that one is read. Leave one of the two out"
+        )
     ids = None if id is None else frame[id].to_numpy(object).astype(str)
     if skip_unlabelled:
         rows = labelled_rows(frame, label, path)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
+from tolerant.experiment.check import TRAIN_ROWS
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
 
 # Training images a second on one H200, four runs side by side.
 IMAGES_PER_S = {"resnet34": 38_000, "resnet18": 71_000, "cnn8": 150_000}
-TRAIN_ROWS = {"fashion-mnist": 60_000, "digits": 1_438}  # all others: CIFAR
 OTHER_DEVICE_IMAGES_PER_S = 20_000  # the small models of the digits grid, one CPU core
 
 

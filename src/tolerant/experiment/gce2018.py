@@ -48,6 +48,10 @@ CHOICES = {
         "Anchor points (Patrini et al. 2017: percentile 97, CIFAR-100 100) of the training rows, "
         "by the noisy-validation epoch of a CCE run on the same noisy labels."
     ),
+    "table 2, set-up": (
+        "lr 0.1 and a penalty 0.01 ||w||^2 on the dense layer, as in public code of the same group for the "
+        "same network; the paper states neither. Of the set-ups tried it came nearest to the paper."
+    ),
     "table 2, forward": (
         "Whose matrix is not stated. The true one: for open-set rows, whose label says nothing, "
         "that of uniform noise."
@@ -75,7 +79,7 @@ SGD = Recipe(
 SGD_LONG = replace(SGD, epochs=150, milestones=(80, 120))
 # p_y of right and wrong labels is a curve over all epochs in figure 1 (c).
 ADAM = replace(SGD, optimizer="adam", lr=1e-3, weight_decay=0.0, milestones=(), score_every=1)
-OPEN_SET = replace(SGD, epochs=100, augment="none")
+OPEN_SET = replace(SGD, epochs=100, lr=0.1, augment="none")
 
 DATASETS: dict[str, dict[str, Any]] = {
     "fashion-mnist": {"model": "resnet18", "recipe": SGD},
@@ -131,6 +135,7 @@ def table2(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
             protocol="gce2018-table2",
             dataset="cifar10",
             model="cnn8",
+            model_args={"dense_l2": 0.01},
             noise=noise,
             noise_rate=0.4,
             prune_start=10,

@@ -85,28 +85,27 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     """
     if not changes:
         return spec
+    known = {each.name for each in fields(Recipe)} - {"seed"}
+    for name in changes:
+        if name not in known | {"noise", "q", "k"} and not name.startswith("model."):
+            names = ", ".join(sorted(known | {"noise", "q", "k", "model.OPTION"}))
+            raise ValueError(f"a change must be of {names}; got {name!r}.")
     words = ",".join(f"{name}={_word(changes[name])}" for name in sorted(changes))
-    spec = replace(spec, protocol=f"{spec.protocol} {words}")
+    spec = replace(spec, protocol=f"{spec.protocol} {words}", noise=changes.get("noise", spec.noise))
     if "epochs" in changes:
-        spec = _stretched(spec, int(changes["epochs"]))
-    recipe = {each.name for each in fields(Recipe)} - {"seed"}
-    for name, value in changes.items():
-        if name in recipe:
-            spec = replace(spec, recipe=replace(spec.recipe, **{name: value}))
-        elif name.startswith("model."):
-            args = {**dict(spec.model_args), name.removeprefix("model."): value}
-            spec = replace(spec, model_args=args)
-        elif name == "noise":
-            spec = replace(spec, noise=value)
-        elif name == "q":
-            if "q" in dict(spec.loss_args):
-                spec = replace(spec, loss_args={**dict(spec.loss_args), "q": value})
-        elif name == "k":
-            if spec.prune is not None:
-                spec = replace(spec, prune=replace(spec.prune, k=value))
-        else:
-            known = ", ".join(sorted(recipe | {"noise", "q", "k", "model.OPTION"}))
-            raise ValueError(f"a change must be of {known}; got {name!r}.")
+        spec = _stretched(spec, replace(spec.recipe, epochs=changes["epochs"]).epochs)
+    # All at once: validation_fraction=0 is refused without select="last".
+    recipe = {name: value for name, value in changes.items() if name in known}
+    options = {n.removeprefix("model."): v for n, v in changes.items() if n.startswith("model.")}
+    spec = replace(
+        spec,
+        recipe=replace(spec.recipe, **recipe),
+        model_args={**dict(spec.model_args), **options},
+    )
+    if "q" in changes and "q" in dict(spec.loss_args):
+        spec = replace(spec, loss_args={**dict(spec.loss_args), "q": changes["q"]})
+    if "k" in changes and spec.prune is not None:
+        spec = replace(spec, prune=replace(spec.prune, k=changes["k"]))
     return spec
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -24,7 +25,7 @@ class Problem:
     train: NoisyDataset
     test: NoisyDataset
     transition: NDArray[np.float64] | None
-    realised_noise_rate: float
+    realised_noise_rate: float | None  # None: nobody knows the true labels
 
 
 def make_problem(spec: RunSpec) -> Problem:
@@ -34,12 +35,10 @@ def make_problem(spec: RunSpec) -> Problem:
     if spec.noise == "none":
         return Problem(clean, test, np.eye(clean.num_classes), 0.0)
     if spec.noise == "human":  # CIFAR-N: the given labels are people's, wrong ones included
-        return Problem(clean, test, None, float(clean.flipped.mean()))
+        known = clean.true_labels is not None
+        return Problem(clean, test, None, float(clean.flipped.mean()) if known else None)
     if spec.noise == "open-set":
         return _open_set(spec, clean, test)
-    if spec.noise not in MATRIX_NOISES:
-        known = ", ".join(["none", "human", "open-set", *MATRIX_NOISES])
-        raise ValueError(f"noise must be one of {known}; got {spec.noise!r}.")
     kind = spec.noise
     if kind == "class-dependent":
         kind = CLASS_DEPENDENT.get(spec.dataset, "circular")
@@ -49,9 +48,15 @@ def make_problem(spec: RunSpec) -> Problem:
     return Problem(noisy, test, matrix, drawn.realised_noise_rate)
 
 
+def find_data(specs: Iterable[RunSpec]) -> None:
+    """Load the data sets of the specs: one that is not there is told of before any run has started."""
+    for spec in specs:
+        for dataset in (spec.dataset, *([OUTSIDE[spec.dataset]] if spec.noise == "open-set" else [])):
+            for split in ("train", "test"):
+                _load(dataset, split)
+
+
 def _open_set(spec: RunSpec, clean: NoisyDataset, test: NoisyDataset) -> Problem:
-    if spec.dataset not in OUTSIDE:
-        raise ValueError(f"noise 'open-set' must be on {', '.join(OUTSIDE)}; got dataset {spec.dataset!r}.")
     mixed = replace_inputs(
         clean.inputs,
         clean.given_labels,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tolerant.experiment.attempt import Runner
+from tolerant.experiment.check import check
 from tolerant.experiment.claim import Outcome, Tell, stored
 from tolerant.experiment.cluster import Cluster, on_cluster
 from tolerant.experiment.engines import in_processes, in_this_process
@@ -15,6 +16,7 @@ from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row, Store
 from tolerant.experiment.work import OnEpoch
 from tolerant.files import make_folder
+from tolerant.train.device import pick_device
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,18 @@ def run(
     >>> run(specs, results=folder, checkpoints=folder + "/runs").done
     0
     """
+    if (fleet > 1) + (workers > 0) + (cluster is not None) > 1:
+        raise ValueError(
+            "fleet, workers and cluster exclude each other: runs happen in one place; "
+            f"got fleet={fleet!r}, workers={workers!r}, cluster={cluster!r}."
+        )
     asked = list(specs)
     store = Store(results)
     todo = missing(asked, store)
     if todo:  # refused now rather than after hours of training
+        check(todo)
+        if cluster is None and device != "auto":
+            pick_device(device)
         make_folder(results)
         make_folder(checkpoints)
     runner = Runner(os.fspath(results), os.fspath(checkpoints), device, fleet)

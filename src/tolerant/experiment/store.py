@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -92,7 +93,12 @@ class Store:
 
     def history(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The columns that belong to a row."""
-        columns: dict[str, Any] = read_json(Path(self.folder) / row["history"])
+        path = Path(self.folder) / row["history"]
+        try:
+            columns: dict[str, Any] = read_json(path)
+        except FileNotFoundError as error:
+            why = f"{path} is missing: whoever copies the row {row['key']} must copy its history, too"
+            raise FileNotFoundError(errno.ENOENT, why) from error
         return columns
 
     def _lines(self) -> Iterator[tuple[Row | None, str]]:

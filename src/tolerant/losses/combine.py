@@ -160,6 +160,7 @@ class BackwardCorrected(_Corrected):
             log_p = log_softmax(z)
             inverse = self.inverse.to(log_p.dtype)
             over_classes = y @ inverse if y.is_floating_point() else rows_at(inverse, y)
-            return weigh(-(over_classes * log_p).sum(-1), row_weight)
+            # A masked class counts only where the inverse does: 0 * inf must not become NaN.
+            return weigh(-torch.where(over_classes == 0, 0.0, over_classes * log_p).sum(-1), row_weight)
 
         return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)

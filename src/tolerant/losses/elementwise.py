@@ -21,7 +21,15 @@ def exp(x: Array) -> Array:
 
 
 def expm1(x: Array) -> Array:
-    return np.expm1(x) if isinstance(x, np.ndarray) else torch.expm1(x)
+    """Of x <= 0, here and in the formulas."""
+    if isinstance(x, np.ndarray):
+        return np.expm1(x)
+    if torch.compiler.is_compiling():
+        # On a CPU Inductor (torch 2.13) makes exp(x) - 1 of it, which has no digit left near 0, and the
+        # focal loss divides by it.
+        half = torch.tanh(x / 2)
+        return 2 * half / (1 - half)
+    return torch.expm1(x)
 
 
 def log(x: Array) -> Array:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tolerant.losses.domain import Domain
+from tolerant.losses.elementwise import expm1
 from tolerant.losses.fused import RowWeight, weigh
 from tolerant.losses.log_prob import is_class, log_softmax
 from tolerant.losses.module import RobustLoss, finite_rows
@@ -67,7 +68,7 @@ def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) ->
 
 def _log_mean(log_p: Tensor) -> Tensor:
     """log of the mean probability over the first dimension, with all digits near 1."""
-    near_one = torch.log1p(torch.expm1(log_p).mean(0).clamp(min=-0.5))
+    near_one = torch.log1p(expm1(log_p).mean(0).clamp(min=-0.5))
     in_log_space = torch.logsumexp(log_p, 0) - math.log(len(log_p))
     return torch.where(in_log_space > -0.5, near_one, in_log_space)
 

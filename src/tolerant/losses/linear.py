@@ -206,9 +206,11 @@ class _LinearLq(torch.autograd.Function):
 
 
 def _scale_(grad: Tensor, upstream: Tensor) -> Tensor:
-    if upstream.numel() and grad.dim() == 2 and triton_loss.available(grad):
+    if not upstream.numel():
+        return grad
+    if grad.dim() == 2 and triton_loss.available(grad):
         return triton_launch.scale_(grad, upstream[0])
-    return grad.mul_(upstream.to(grad.dtype)) if upstream.numel() else grad
+    return grad.mul_(upstream)  # which stays fp32: a third is 0.2 % too large in bf16, for every weight
 
 
 def _plain_grads(upstream: Tensor, saved: tuple[Tensor, ...], job: Job) -> tuple[Tensor | None, ...]:

@@ -59,6 +59,12 @@ def _upcast(logits: Tensor) -> Tensor:
     return logits.to(compute_dtype(logits))
 
 
+def _shifted(logits: Tensor) -> Tensor:
+    """z less the row's maximum, which cancels in every derivative; sums of large logits lose digits."""
+    z = _upcast(logits)
+    return z - z.amax(-1, keepdim=True).detach()
+
+
 def is_class(labels: Tensor, like: Tensor) -> Tensor:
     """bool, of the shape of ``like`` (N, C): True at each row's label."""
     return torch.arange(like.shape[-1], device=like.device) == labels.unsqueeze(-1)
@@ -66,9 +72,8 @@ def is_class(labels: Tensor, like: Tensor) -> Tensor:
 
 def _split(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """z_y - m, the exponentials with the label's put to 0, their sum s, and e_y + s - 1."""
-    z = _upcast(logits)
-    is_label = is_class(labels, z)
-    shifted = z - z.amax(-1, keepdim=True).detach()  # m cancels in every derivative
+    shifted = _shifted(logits)
+    is_label = is_class(labels, shifted)
     # By index, not by the mask: an index out of range is refused where no check of labels can look, in
     # torch.compile, torch.func and on a GPU.
     own = shifted.gather(-1, labels.unsqueeze(-1))
@@ -117,8 +122,7 @@ class _LogSoftmax(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor) -> Tensor:
-        z = _upcast(logits)
-        shifted = z - z.amax(-1, keepdim=True)
+        shifted = _shifted(logits)
         rest = torch.where(_at_top(logits), 0.0, torch.exp(shifted)).sum(-1, keepdim=True)
         return shifted - torch.log1p(rest)
 
@@ -139,7 +143,7 @@ class _LogPGiven(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
-        z, t = _upcast(logits), rows_at(transition.to(compute_dtype(logits)).t(), labels)
+        z, t = _shifted(logits), rows_at(transition.to(compute_dtype(logits)).t(), labels)
         given = torch.logsumexp(z + torch.log(t), -1)
         not_given = torch.logsumexp(z + torch.log1p(-t), -1)
         return -softplus(not_given - given)
@@ -151,11 +155,12 @@ class _LogPGiven(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         logits, labels, transition = ctx.saved_tensors
-        z, t = _upcast(logits), rows_at(transition.to(compute_dtype(logits)).t(), labels)
+        z, t = _shifted(logits), rows_at(transition.to(compute_dtype(logits)).t(), labels)
         # Posterior less prior, r_j - p_j = r_j (T_jy - p_given) / T_jy. The posterior is formed in log
         # space, where a zero of T is exp(-inf) and p_i T_iy may underflow while their ratio does not;
-        # T_jy - p_given is taken from the top class, whose own term then drops out of the sum.
-        p, posterior = F.softmax(z, -1), F.softmax(z + torch.log(t), -1)
+        # T_jy - p_given is taken from the top class, whose own term then drops out of the sum. Masked
+        # classes are finite: where all that can give the label are masked, they still have a posterior.
+        p, posterior = F.softmax(z, -1), F.softmax(z.clamp(min=-1e30) + torch.log(t), -1)
         top = t.gather(-1, z.argmax(-1, keepdim=True))
         lead = (t - top) - (p * (t - top)).sum(-1, keepdim=True)
         direction = torch.where(t > 0, posterior * lead / torch.where(t > 0, t, 1.0), -p)

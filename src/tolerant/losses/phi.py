@@ -67,7 +67,8 @@ def lq(log_p_y: Array, *, q: float = 0.7) -> Array:
 
 
 def lq_weight(log_p_y: Array, *, q: float) -> Array:
-    return exp(q * log_p_y)
+    # A masked label has log p_y = -inf, and 0 * inf is NaN where cross entropy's weight is 1.
+    return ones_like(log_p_y) if q < LEAST_Q else exp(q * log_p_y)
 
 
 def truncated_lq(log_p_y: Array, *, q: float = 0.7, k: float = 0.5) -> Array:
@@ -85,7 +86,7 @@ def truncated_lq(log_p_y: Array, *, q: float = 0.7, k: float = 0.5) -> Array:
 
 
 def truncated_lq_weight(log_p_y: Array, *, q: float, k: float) -> Array:
-    return where(log_p_y <= math.log(k), 0.0, exp(q * log_p_y))
+    return where(log_p_y <= math.log(k), 0.0, lq_weight(log_p_y, q=q))
 
 
 def focal(log_p_y: Array, *, gamma: float = 2.0) -> Array:
@@ -102,10 +103,10 @@ def focal(log_p_y: Array, *, gamma: float = 2.0) -> Array:
 def focal_weight(log_p_y: Array, *, gamma: float) -> Array:
     # The text-book derivative has (1 - p)^(gamma - 1) log p, which is inf * 0 at p = 1 for gamma < 1;
     # with log p / (1 - p) as one bounded factor nothing blows up. At p = 1 that is 0 / 0, so it is taken
-    # just before: a choice between both would still have NaN for its derivative.
+    # just before: a choice between both would still have NaN for its derivative, and so would 0 ** gamma.
     finite = log_p_y.clip(min=-1e30, max=-1e-30)
-    ratio = finite / expm1(finite)
-    return _rest(log_p_y) ** gamma * (1 + gamma * exp(log_p_y) * ratio)
+    rest = _rest(finite)
+    return rest**gamma * (1 - gamma * exp(log_p_y) * finite / rest)
 
 
 def taylor(log_p_y: Array, *, order: int = 2) -> Array:
@@ -184,8 +185,10 @@ def aul(log_p_y: Array, *, a: float = 6.3, p: float = 1.5) -> Array:
     >>> aul(torch.tensor([0.5]).log(), a=2.0, p=1.0)
     tensor([0.5000])
     """
-    log_ratio = log1p(_rest(log_p_y) / (a - 1))  # log((a - p_y) / (a - 1)), exact at p_y = 1
-    return (a - 1) ** p / p * expm1(p * log_ratio)
+    rest = _rest(log_p_y)
+    log_ratio = log1p(rest / (a - 1))  # log((a - p_y) / (a - 1)), exact at p_y = 1
+    # From the larger power down: the smaller one, 0.001 ** 15 for a = 1.001, may be 0 in fp32.
+    return ((a - 1) + rest) ** p / -p * expm1(-p * log_ratio)
 
 
 def aul_weight(log_p_y: Array, *, a: float, p: float) -> Array:

@@ -33,7 +33,17 @@ def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows
     """Brings the input to rows, weighs them, calls `rows`, reduces, and restores the shape."""
     num_classes, shape = check_call(logits, labels, weighing)
     flat, row_labels, row_weight, nan_if_empty = _to_rows(logits, labels, num_classes, weighing)
-    losses = rows(flat, row_labels, row_weight)
+    try:
+        losses = rows(flat, row_labels, row_weight)
+    except NotImplementedError as error:
+        # With a jvp, torch.compile would refuse the losses, and torch returns 0 for what a second jacfwd
+        # asks of a custom function.
+        if "forward mode AD" not in str(error):
+            raise
+        raise NotImplementedError(
+            "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian take. "
+            "Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
+        ) from error
     if weighing.reduction == "none":
         return losses.reshape(shape)
     total = losses.sum() if losses.ndim else losses

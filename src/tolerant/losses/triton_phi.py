@@ -88,11 +88,13 @@ def agce(log_p, a, q, factor, d):
 
 
 @triton.jit
-def aul(log_p, a_less_one, exponent, factor, d):
+def aul(log_p, a_less_one, exponent, c, d):
     one = 1.0 + 0.0 * finite(log_p)
     rest = -expm1(log_p)
     log_ratio = log_sum(one, divide(rest, a_less_one))
-    return factor * expm1(exponent * log_ratio), exp(log_p) * power(a_less_one + rest, exponent - 1.0)
+    base = a_less_one + rest
+    slope = power(base, exponent - 1.0)
+    return -divide(base * slope, exponent) * expm1(-exponent * log_ratio), exp(log_p) * slope
 
 
 @triton.jit
@@ -137,7 +139,7 @@ def constants(phi: str, hyper: dict[str, float]) -> tuple[Any, list[float]]:
         case "agce", {"a": a, "q": q}:
             found, numbers = agce, [a, q, (a + 1) ** q / -q]
         case "aul", {"a": a, "p": p}:
-            found, numbers = aul, [a - 1, p, (a - 1) ** p / p]
+            found, numbers = aul, [a - 1, p]
         case "phuber", {"tau": tau}:
             found, numbers = phuber, [math.log(tau)]
         case "js", {"pi": pi}:

@@ -162,11 +162,13 @@ def noise_rate(transition: ArrayLike, given_labels: ArrayLike) -> NoiseRate:
             f"transition must give each label that occurs a chance; column {impossible[0]} is zero."
         )
     true_share = _true_share(transition, given_share)
-    correct = true_share * transition.diagonal()
-    expected = true_share @ transition
+    # What is wrong is summed: 1 less what is right has few digits of a small rate, and may be -1e-16.
+    flips = np.where(np.eye(len(transition), dtype=bool), 0.0, transition)
+    wrong, all_rows = true_share @ flips, true_share @ transition
     with np.errstate(invalid="ignore"):
-        per_given = np.where(given_share > 0.0, 1.0 - correct / expected, np.nan)
-    return NoiseRate(float(1.0 - correct.sum()), 1.0 - transition.diagonal(), per_given)
+        per_given = np.where(given_share > 0.0, wrong / all_rows, np.nan)
+    per_true = flips.sum(axis=1) / transition.sum(axis=1)
+    return NoiseRate(float(wrong.sum() / all_rows.sum()), per_true, per_given)
 
 
 def _true_share(transition: Transition, given_share: NDArray[np.float64]) -> NDArray[np.float64]:

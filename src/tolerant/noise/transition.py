@@ -100,7 +100,14 @@ def named_pairs(class_names: Names, rate: float, pairs: Sequence[tuple[str, str]
     for name in (name for both in pairs for name in both):
         if same_name(name) not in number:
             raise ValueError(f"class_names must hold {name!r}; got {', '.join(map(str, class_names))}.")
-    mapping = {number[same_name(a)]: number[same_name(b)] for a, b in pairs}
+    mapping: dict[int, int] = {}
+    for true, given in pairs:
+        known = mapping.setdefault(number[same_name(true)], number[same_name(given)])
+        if known != number[same_name(given)]:
+            raise ValueError(
+                f"pairs must send each class to one other; got {true!r} to {class_names[known]!r} and to "
+                f"{given!r}. For several, write a matrix (kind 'matrix')."
+            )
     return pair(len(class_names), rate, mapping)
 
 
@@ -117,6 +124,11 @@ def superclass(rate: float, class_names: Names | None = None) -> Transition:
         for group in CIFAR100_SUPERCLASSES.values()
         for i in range(len(group))
     ]
+    if class_names is not None and {*map(same_name, fine_names)} != {*map(same_name, class_names)}:
+        raise ValueError(
+            "kind 'superclass' is for the 100 classes of CIFAR-100, and these are others. "
+            "Use kind 'pair' with your own pairs."
+        )
     return named_pairs(fine_names if class_names is None else class_names, rate, pairs)
 
 

@@ -7,16 +7,21 @@ from collections.abc import Callable, Sequence
 
 from tolerant.experiment.store import Row
 
-BLOCK = re.compile(r"(<!-- report: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- report: (?P<name>[\w-]+)(?: (?P<changed>\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def fill(text: str, block: Callable[[str], str]) -> str:
+def fill(text: str, block: Callable[[str, str], str]) -> str:
     """Replace what stands between `<!-- report: NAME -->` and `<!-- end -->`.
 
-    >>> fill("a\\n<!-- report: table1 -->\\nold\\n<!-- end -->\\n", lambda name: name.upper())
-    'a\\n<!-- report: table1 -->\\nTABLE1\\n<!-- end -->\\n'
+    `<!-- report: NAME epochs=40 -->` is for the rows of a changed protocol.
+
+    >>> marked = "a\\n<!-- report: figure1 epochs=40 -->\\nold\\n<!-- end -->\\n"
+    >>> fill(marked, lambda name, changed: f"{name} of {changed}")
+    'a\\n<!-- report: figure1 epochs=40 -->\\nfigure1 of epochs=40\\n<!-- end -->\\n'
     """
-    return BLOCK.sub(lambda found: f"{found[1]}{block(found['name'])}\n{found[3]}", text)
+    return BLOCK.sub(
+        lambda found: f"{found[1]}{block(found['name'], found['changed'] or '')}\n{found[4]}", text
+    )
 
 
 def cost(rows: Sequence[Row]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -32,13 +31,16 @@ PROTOCOLS = {
 def select(store: Store, report: str, *, changed: str = "") -> list[Row]:
     """The rows of a report's protocol as it stands, or as `changed` ("epochs=2"), or of "all".
 
-    Of several rows with one spec (the training code's version rose in between) the newest counts.
+    Of several rows of one seed of a number (the training code's version rose in between, or the spec got
+    a new value) the newest counts: two of them would pass for two seeds.
     """
-    chosen: dict[str, Row] = {}
+    changed = ",".join(sorted(word.strip() for word in changed.split(",")))
+    chosen: dict[tuple[object, ...], Row] = {}
     for row in store.rows():
-        protocol, _, change = row["spec"]["protocol"].partition(" ")
+        spec = row["spec"]
+        protocol, _, change = spec["protocol"].partition(" ")
         if protocol == PROTOCOLS[report] and changed in (change, "all"):
-            identity = json.dumps(row["spec"], sort_keys=True)
+            identity = (*cell(row), spec["loss_args"].get("q"), spec["recipe"]["seed"])
             known = chosen.get(identity)
             if known is None or _age(known) <= _age(row):
                 chosen[identity] = row

@@ -147,9 +147,12 @@ def truncation_tightens(
     >>> print(truncation_tightens(q=0.7, k=0.5, num_classes=[2, 3, 10, 100]))
     [False  True  True  True]
     """
-    q = _check_q(q)
-    truncated = truncated_sum_bounds(q, k, num_classes, exact=exact)
-    holds = np.less(truncated.upper - truncated.lower, _plain_width(q, check_classes(num_classes)))
+    q, c = _check_q(q), check_classes(num_classes)
+    width = _width(q, c, k)
+    if exact:
+        attained = truncated_sum_bounds(q, k, c, exact=True)
+        width = np.asarray(attained.upper - attained.lower)
+    holds = np.less(width, _plain_width(q, c))
     return holds if np.ndim(holds) else bool(holds)
 
 
@@ -260,8 +263,11 @@ def _plain(values: np.ndarray) -> Value:
 
 
 def _gain(d: Value, q: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """d [L_q(k) - L_q(1/d)]: what d equal elements take off c L_q(k)."""
-    return np.asarray(d * (lq(k, q) - lq(1 / np.asarray(d), q)))
+    """d [L_q(k) - L_q(1/d)]: what d equal elements take off c L_q(k).
+
+    As d^(1 - q) L_q(d k): for a small k both terms are nearly 1 / q.
+    """
+    return np.asarray(d ** (1 - q) * lq(d * k, q))
 
 
 def _plain_width(q: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -273,8 +279,8 @@ def _plain_width(q: np.ndarray, c: np.ndarray) -> np.ndarray:
 def _width(q: ArrayLike, c: np.ndarray, k: ArrayLike | None) -> np.ndarray:
     if k is None:
         return _plain_width(_check_q(q), c)
-    bounds = truncated_sum_bounds(q, k, c)
-    return np.asarray(bounds.upper - bounds.lower)
+    q, k = _check_q(q), _check_k(k)
+    return _gain(truncation_d(q, k), q, k)  # upper minus lower of lemma 3, which is the same for all c
 
 
 def _check_q(q: ArrayLike) -> np.ndarray:

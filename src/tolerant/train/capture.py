@@ -19,6 +19,7 @@ from tolerant.train.optim import Weights, clone, copy_into
 from tolerant.train.overlap import Overlap
 from tolerant.train.recipe import Recipe
 from tolerant.train.rows import Rows
+from tolerant.train.seeding import seeded
 
 _WARM_UP = 3  # steps before a capture: algorithms chosen, kernels compiled, workspaces allocated
 
@@ -41,6 +42,7 @@ class Stepper:
         *,
         bf16: bool,
         weighted: bool = False,
+        foreign: bool,
         graph: bool | None = None,
     ) -> None:
         self.device = rows.device
@@ -60,7 +62,7 @@ class Stepper:
         norms = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
         self._ranks_of_last = self.ranks.size if norms else 1
         self._use_graph = self.ranks.size == 1 and (rows.resident if graph is None else graph)
-        self._random = _Random(model, self.device)
+        self._random = _Random(model, self.device, foreign)
         self._reader: Iterator[Tensor] = iter(())
         self._seed = self.num_full = self.num_last = self.steps_done = 0
         on_gpu = self.device.type == "cuda"
@@ -206,18 +208,19 @@ def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
 class _Random:
     """Dropout's random numbers, from a seed a step: the same after a stop, or beside other runs."""
 
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
+    def __init__(self, model: nn.Module, device: torch.device, foreign: bool) -> None:
+        """``foreign``: model or loss were handed over as modules, which may draw where it does not show."""
         drops = [m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
-        self.used = any(module.p > 0 for module in drops)
-        self.own = torch.Generator(device) if self.used and device.type == "cuda" else None
+        used = any(module.p > 0 for module in drops)
+        self.own = torch.Generator(device) if used and device.type == "cuda" else None
+        self.on_cpu = device.type == "cpu" and (used or foreign)
         self.device = device
 
     @contextmanager
     def seeded(self, seed: int) -> Iterator[None]:
         if self.own is None:
-            if self.device.type == "cpu":
-                torch.default_generator.manual_seed(seed)
-            yield
+            with seeded(seed) if self.on_cpu else nullcontext():
+                yield
             return
         # A graph registers the default generator's state, so that state is this run's own.
         default = torch.cuda.default_generators[self.device.index or 0]

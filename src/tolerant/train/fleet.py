@@ -65,8 +65,7 @@ class Fleet:
         """
         stop = _Stop()
         progress: ProgressMode = "quiet" if current().rank else self.progress
-        # CPU dropout draws from torch's global generator, which belongs to the caller.
-        with torch.random.fork_rng(devices=[]), stop.on_interrupt(), Display(progress) as show:
+        with stop.on_interrupt(), Display(progress) as show:
             runs = _Runs(self, jobs, on_result, stop, show)
             runs.start_more()
             while runs.active:

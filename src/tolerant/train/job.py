@@ -126,11 +126,12 @@ class Job:
 
     def _named_model(self, name: str) -> nn.Module:
         by_recipe: dict[str, Any] = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
-        by_data = input_size(self.dataset.kind, tuple(self.dataset.inputs.shape[1:]))
-        for option in (by_recipe | by_data).keys() & self.model_args.keys():
+        size = input_size(self.dataset.kind, tuple(self.dataset.inputs.shape[1:]))
+        by_data = ("num_classes", "in_channels", "image_size", "num_features")
+        for option in (option for option in (*by_recipe, *by_data) if option in self.model_args):
             where = "set it in the recipe" if option in by_recipe else "it follows from the data"
             raise ValueError(f"model_args must be options of the network alone; got {option!r}: {where}.")
-        return build(name, self.dataset.num_classes, **by_recipe, **by_data, **self.model_args)
+        return build(name, self.dataset.num_classes, **by_recipe, **size, **self.model_args)
 
     def build_loss(self) -> nn.Module:
         """The named loss, or a copy of the one given; corrected by ``transition`` if there is one."""

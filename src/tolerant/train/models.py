@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from tolerant.train.norm import BatchNorm
 from tolerant.train.norm_pool import NormPool
 from tolerant.train.overlap import Conv2d
+from tolerant.train.seeding import seeded
 
 
 class _GlobalMean(nn.Module):
@@ -101,6 +103,10 @@ def _dropout(rate: float) -> list[nn.Module]:
     return [nn.Dropout(rate)] if rate else []
 
 
+def _is_size(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
 def _cnn8(
     num_classes: int,
     in_channels: int,
@@ -119,9 +125,9 @@ def _cnn8(
         "relu": [nn.ReLU(inplace=True)],
         "linear": [],
     }
-    if dense not in after:
+    if dense not in list(after):
         raise ValueError(f"dense must be one of {', '.join(after)}; got {dense!r}.")
-    if not (isinstance(dense_l2, (int, float)) and 0 <= dense_l2 < math.inf):
+    if isinstance(dense_l2, bool) or not (isinstance(dense_l2, (int, float)) and 0 <= dense_l2 < math.inf):
         raise ValueError(f"dense_l2 must be a number of 0 or more; got {dense_l2!r}.")
     layers: list[nn.Module] = []
     for width_in, width in ((in_channels, 64), (64, 128), (128, 196)):
@@ -142,6 +148,8 @@ def _small_cnn(
     width: int = 32,
 ) -> nn.Module:
     """Three convolutions with pooling: about 11 M multiplications an image, for a CPU."""
+    if not _is_size(width):
+        raise ValueError(f"width must be a whole number of 1 or more; got {width!r}.")
     return nn.Sequential(
         nn.Conv2d(in_channels, width, 3, padding=1, bias=False),
         NormPool(width),
@@ -159,6 +167,8 @@ def _mlp(
     num_classes: int, num_features: int, dropout: float, hidden: Sequence[int] = (256, 256)
 ) -> nn.Module:
     """Dense layers with ReLU, for tables; pictures are flattened."""
+    if isinstance(hidden, str) or not isinstance(hidden, Iterable) or not all(map(_is_size, hidden)):
+        raise ValueError(f"hidden must be widths of 1 or more, as in (256, 256); got {hidden!r}.")
     layers: list[nn.Module] = [_Flatten()]
     for width in hidden:
         layers += [nn.Linear(num_features, width), nn.ReLU(inplace=True), *_dropout(dropout)]
@@ -195,6 +205,7 @@ def input_size(kind: str, shape: tuple[int, ...]) -> dict[str, Any]:
 
 def build(
     name: str,
+    /,
     num_classes: int,
     *,
     in_channels: int = 3,
@@ -240,8 +251,7 @@ def build(
         raise ValueError(f"image_size must be at least (8, 8) for {name!r}; got {image_size!r}.")
     else:
         arguments.update(in_channels=in_channels, image_size=image_size)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         model = MODELS[name](**arguments)
         for module in model.modules():
             if init == "he" and isinstance(module, nn.Conv2d):

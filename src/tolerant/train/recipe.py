@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
@@ -137,7 +138,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) != math.inf
 
 
 def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:

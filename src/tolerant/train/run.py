@@ -71,6 +71,7 @@ class Run:
             self.recipe,
             bf16=self.bf16,
             weighted=weighted,
+            foreign=isinstance(job.model, nn.Module) or isinstance(job.loss, nn.Module),
             graph=graph,
         )
         self.weights = self.stepper.weights
