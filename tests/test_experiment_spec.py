@@ -142,9 +142,9 @@ def test_a_part_of_a_grid_that_is_not_there_is_named() -> None:
 
 
 WRONG_CHANGES = {
-    "model.dropout=0.5": "got 'dropout': the recipe's 'dropout' is it",
-    "model.num_classes=3": "got 'num_classes': the data decide it",
-    "model.num_features=3": "got 'num_features': the data decide it",
+    "model.dropout=0.5": "got 'dropout': set it in the recipe",
+    "model.num_classes=3": "got 'num_classes': it follows from the data",
+    "model.num_features=3": "got 'num_features': it follows from the data",
     "model.name=resnet34": "model 'mlp' has no option 'name'. It takes: init, hidden",
     "model.width=8": "model 'mlp' has no option 'width'. It takes: init, hidden",
     "model.init=she": "init must be 'torch', 'he' or 'glorot'; got 'she'",

@@ -21,7 +21,7 @@ def exp(x: Array) -> Array:
 
 
 def expm1(x: Array) -> Array:
-    """Of x <= 0, here and in the formulas."""
+    """exp(x) - 1 with all its digits, for x <= 0: the formulas ask for no other."""
     if isinstance(x, np.ndarray):
         return np.expm1(x)
     if torch.compiler.is_compiling():

@@ -269,7 +269,9 @@ class _Apply(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(log_p_y: Tensor, value: Callable[[Tensor], Tensor], weight: Any) -> Tensor:
+    def forward(
+        log_p_y: Tensor, value: Callable[[Tensor], Tensor], weight: Callable[[Tensor], Tensor]
+    ) -> Tensor:
         return value(log_p_y)
 
     @staticmethod
