@@ -157,7 +157,7 @@ class _Cut:
         cols = min(width, 32)
         rows = SUM_TILE // cols
         blocks = -(-channels // cols)
-        parts = min(-(-m // rows), max(1, 264 // blocks))  # 264: two programs a multiprocessor
+        parts = min(-(-m // rows), max(1, 264 // blocks))  # 264: two for each multiprocessor of an H200
         self.sums_grid = (parts, blocks)
         self.sums = {"ROWS": rows, "COLS": cols, "PARTS": 64, "num_warps": 4}
         self.channels = channels
