@@ -298,6 +298,15 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path: Pa
         run(tiny("cce"), **folders)
 
 
+def test_without_file_locks_nothing_starts_and_reports_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(OSError, match="Windows does not have: use WSL"):
+        run(tiny("cce"), results=tmp_path, checkpoints=tmp_path / "runs")
+    assert Store(tmp_path).rows() == []
+
+
 LATE = """
 from tolerant.experiment.engines import _Team
 hire = _Team._hire

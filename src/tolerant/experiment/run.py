@@ -13,7 +13,7 @@ from tolerant.experiment.cluster import Cluster, on_cluster
 from tolerant.experiment.engines import in_processes, in_this_process
 from tolerant.experiment.grid import with_needs
 from tolerant.experiment.spec import RunSpec
-from tolerant.experiment.store import Row, Store
+from tolerant.experiment.store import Row, Store, locked
 from tolerant.experiment.work import OnEpoch
 from tolerant.files import make_folder
 from tolerant.train.device import pick_device
@@ -75,6 +75,8 @@ def run(
             pick_device(device)
         make_folder(results)
         make_folder(checkpoints)
+        with locked(results, wait=False):  # where there are no locks, no run could be claimed
+            pass
     runner = Runner(os.fspath(results), os.fspath(checkpoints), device, fleet)
     outcomes: list[Outcome] = []
 

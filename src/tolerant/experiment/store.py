@@ -115,8 +115,11 @@ def locked(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[boo
     It is that of a file in the folder, opened for writing: NFS shows such a lock to other machines, and
     one of a folder to none.
     """
-    import fcntl  # POSIX only: reading a store must work without it
-
+    try:
+        import fcntl  # POSIX only: reading a store must work without it
+    except ImportError:
+        why = "runs are stored under the file locks of Linux and macOS, which Windows does not have: use WSL"
+        raise OSError(why) from None
     handle = os.open(Path(folder) / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:
