@@ -230,3 +230,21 @@ def test_a_q_of_nearly_nothing_is_cross_entropy(q, dtype):
         assert torch.allclose(near(logits, LABELS), at(logits, LABELS), rtol=1e-6)
     yes = (logits > 0).to(dtype)
     assert torch.allclose(BinaryLqLoss(q=q)(logits, yes), BinaryLqLoss(q=0)(logits, yes), rtol=1e-6)
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
+def test_tensors_of_several_ranks_are_refused_with_the_way_out():
+    from torch import distributed
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = distributed.init_device_mesh("cpu", (1,))
+        logits = distribute_tensor(torch.randn(4, 3), mesh, [Replicate()])
+        labels = torch.tensor([0, 1, 2, 0])
+        for loss in (LqLoss(), NCELoss(), ForwardCorrected(LqLoss(), torch.eye(3))):
+            with pytest.raises(TypeError, match=r"got a DTensor\. Pass logits\.full_tensor\(\)"):
+                loss(logits, labels)
+            loss(logits.full_tensor(), labels)
+    finally:
+        distributed.destroy_process_group()
