@@ -123,6 +123,23 @@ def test_prunes_with_the_best_model_and_ends_with_it():
     assert prune.best_value == pytest.approx((module(inputs).argmax(1) == labels).float().mean().item())
 
 
+def test_rows_are_scored_in_the_dtype_and_through_the_hooks_that_training_has():
+    seen = []
+
+    class Hooked(Module):
+        def on_before_batch_transfer(self, batch, dataloader_idx):
+            x, y = batch
+            seen.append(x.dtype)
+            return torch.nan_to_num(x), y
+
+    train, validation = loaders()
+    train.dataset.tensors[0][:, 2] = torch.nan  # which only the hook takes out
+    prune = PruneRows(SCHEDULE)
+    trainer(3, prune, precision="bf16-true").fit(Hooked(), train, validation)
+    assert set(seen) == {torch.bfloat16}
+    assert prune.pruner.p_y.isfinite().all()
+
+
 def test_a_callback_used_again_starts_anew():
     """A cell run twice, or a loop over folds: the last model must not prune for this one, nor replace it."""
     prune, modules = PruneRows(SCHEDULE), [Module(), Module()]

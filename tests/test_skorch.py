@@ -16,6 +16,7 @@ def net(criterion, **options) -> NeuralNetClassifier:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 4))
     common = {"lr": 0.5, "max_epochs": 15, "batch_size": 32, "verbose": 0}
+    common |= {"predict_nonlinearity": nn.Softmax(dim=-1)}
     return NeuralNetClassifier(module, criterion=criterion, **common, **options)
 
 
@@ -33,6 +34,8 @@ def test_criterion(criterion, options):
     classifier = net(criterion, **options).fit(rows.inputs, rows.given_labels)
     predicted = classifier.predict(rows.inputs)
     assert (predicted == rows.true_labels).mean() > 0.9
+    probs = classifier.predict_proba(rows.inputs)
+    np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-5)
     if options:
         assert classifier.criterion_.q == options["criterion__q"]
     losses = [row["train_loss"] for row in classifier.history]

@@ -196,6 +196,9 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         found, labelled = [], []
         with evaluating_with(module, self._best):
             for batch in rows:
+                # The three steps of Lightning's own loops: the dtype of "bf16-true", the module's hooks.
+                batch = trainer.precision_plugin.convert_input(batch)
+                batch = module._on_before_batch_transfer(batch)
                 on_device = trainer.strategy.batch_to_device(batch)
                 with trainer.precision_plugin.forward_context():
                     logits, labels = self.outputs(module, on_device)
