@@ -182,8 +182,6 @@ def test_a_change_that_no_run_could_train_is_refused_before_the_first(change: st
         (["--epochs", "3", "--change", "epochs=2"], "epochs is changed twice"),
         (["--loss", "cce,mae", "--change", "q=0.5"], "none of the 4 runs asked for has a q to change"),
         (["--loss", "lq", "--change", "k=0.3"], "none of the 2 runs asked for has a k to change"),
-        (["--fleet", "2", "--workers", "2"], "--fleet is runs side by side in one process"),
-        (["--gpus", "0.25"], "--address, --cpus and --gpus are of --engine ray"),
         (["--rate", "low"], "--rate must be numbers, as in 0.2,0.4; got 'low'"),
     ],
 )

@@ -98,6 +98,12 @@ def reproduce(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    store = Store(results)
+    for where in store.torn():
+        typer.echo(f"{results}/{where} holds no whole row of a run; one cut off will be done again", err=True)
+    if dry_run:
+        _plan(specs, store)
+        return
     cluster = None
     if engine is Engine.ray:
         from tolerant.experiment.cluster import Cluster
@@ -105,16 +111,6 @@ def reproduce(
         if fleet != 1 or workers:
             raise typer.BadParameter("--fleet and --workers are of the local engine; use --cpus and --gpus.")
         cluster = Cluster(address, cpus, gpus)
-    elif address is not None or gpus is not None or cpus != 1.0:
-        raise typer.BadParameter("--address, --cpus and --gpus are of --engine ray.")
-    elif fleet != 1 and workers:
-        raise typer.BadParameter("--fleet is runs side by side in one process, --workers a process for each.")
-    store = Store(results)
-    for where in store.torn():
-        typer.echo(f"{results}/{where} holds no whole row of a run; one cut off will be done again", err=True)
-    if dry_run:
-        _plan(specs, store)
-        return
     failed = _run(specs, store, checkpoints, device, fleet, workers, cluster)
     if failed:
         raise typer.Exit(1)
