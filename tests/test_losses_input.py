@@ -246,5 +246,7 @@ def test_tensors_of_several_ranks_are_refused_with_the_way_out():
             with pytest.raises(TypeError, match=r"got a DTensor\. Pass logits\.full_tensor\(\)"):
                 loss(logits, labels)
             loss(logits.full_tensor(), labels)
+        with pytest.raises(TypeError, match=r"weight must be whole .* Pass weight\.full_tensor\(\)"):
+            functional.linear_lq_loss(torch.randn(4, 3), logits, labels)
     finally:
         distributed.destroy_process_group()

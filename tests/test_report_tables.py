@@ -258,7 +258,7 @@ def test_a_cell_far_from_the_paper_leaves_its_panel_with_a_number(store: Store) 
     assert [text.get_text() for text in axis.texts] == [f"−{abs(line.difference):.1f}"]
 
 
-@pytest.mark.parametrize("name", ["figure1", "figure2", "pruning", "table1", "nothing"])
+@pytest.mark.parametrize("name", ["figure1", "figure2", "pruning", "table1", "changed", "nothing"])
 def test_no_part_overlaps_or_leaves_the_picture(store: Store, name: str) -> None:
     if name == "pruning":
         longest = {"dataset": "fashion-mnist", "noise": "class-dependent", "loss": "lq"}
@@ -266,6 +266,10 @@ def test_no_part_overlaps_or_leaves_the_picture(store: Store, name: str) -> None
         drawn = figure.pruning(store, select(store, "table1"))
     elif name == "table1":
         drawn = figure.differences(lines(select(store, "table1"), "table1"), "Table 1")
+    elif name == "changed":  # a picture of one panel, and a caption that is longer than it
+        changes = "batch_norm_momentum=0.01,epochs=2,model.init=he,weight_decay=0.001"
+        add(store, 0.9, protocol=f"gce2018-table1 {changes}")
+        drawn = figure.differences(lines(select(store, "table1", changed=changes), "table1"), "Table 1")
     elif name == "nothing":
         drawn = figure.figure1(store, [])
     else:

@@ -18,10 +18,7 @@ def check_tensor(name: str, value: Tensor) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Call torch.as_tensor({name}).")
     if type(value) is not Tensor and hasattr(value, "full_tensor"):  # torch's own sentence names an operator
-        raise TypeError(
-            f"{name} must be a tensor of one rank; got a DTensor. Pass {name}.full_tensor(), or "
-            f"{name}.to_local() where only the rows are sharded."
-        )
+        raise TypeError(f"{name} must be whole on each rank; got a DTensor. Pass {name}.full_tensor().")
 
 
 def can_look_at(values: Tensor) -> bool:

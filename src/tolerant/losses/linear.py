@@ -54,7 +54,8 @@ def linear_lq_loss(
     tensor(0.7969)
     """
     check_reduction(reduction)
-    check_tensor("labels", labels)
+    for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
+        check_tensor(name, value)
     if hidden.shape[-1] != weight.shape[-1] or weight.ndim != 2:
         raise ValueError(
             f"weight must have shape (C, H) with hidden's H = {hidden.shape[-1]}; got {tuple(weight.shape)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -197,13 +198,15 @@ def _panels(
 
 
 def _title(figure: Figure, title: str) -> None:
+    width = int(11 * figure.get_figwidth())  # letters that fit, or a caption would lose what was changed
+    title = "\n".join(textwrap.fill(line, width) for line in title.splitlines())
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
 
 
 def _changed(protocols: Iterable[str]) -> str:
     """What a caption must say of protocols that are not as they stand."""
     changes = sorted({protocol.partition(" ")[2] for protocol in protocols} - {""})
-    return f" · changed: {'; '.join(changes)}" if changes else ""
+    return f" · changed: {'; '.join(changes).replace(',', ', ')}" if changes else ""
 
 
 def _runs(rows: Sequence[Row]) -> str:
