@@ -17,6 +17,7 @@ from tolerant.experiment import gce2018, grid, paper, problem, spec
 from tolerant.experiment.check import check
 from tolerant.experiment.run import run
 from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.store import Store
 from tolerant.report.rows import PROTOCOLS
 from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Recipe
@@ -35,6 +36,21 @@ OTHER: dict[str, Any] = {
     "recipe": Recipe(seed=1),
     "protocol": "other",
 }
+
+
+def test_stored_rows_are_runs_of_the_grids():
+    """Else `reproduce` would train anew what the docs show as done."""
+    names = {protocol: name for name, protocol in PROTOCOLS.items()}
+    rows = Store(Path(__file__).parents[1] / "results").rows()
+    assert len(rows) > 60
+    for row in rows:
+        protocol, _, change = row["spec"]["protocol"].partition(" ")
+        changes = dict(word.split("=") for word in change.split(",") if word)
+        specs = grid.GRIDS[names[protocol]]([row["spec"]["recipe"]["seed"]])
+        if protocol == PROTOCOLS["figure1"]:
+            specs += grid.GRIDS["figure1"]([row["spec"]["recipe"]["seed"]])
+        keys = {grid.changed(spec, {n: json.loads(v) for n, v in changes.items()}).key for spec in specs}
+        assert row["key"] in keys, row["spec"]
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(RunSpec)])

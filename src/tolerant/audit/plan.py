@@ -144,7 +144,8 @@ def choose_q(num_classes: int) -> float:
     and a row's weight c^-q. So q falls to what keeps this weight as with ten classes, but not below 0.5.
     Means over five tables of 20 to 300 classes, three noises and three seeds, of this, of 0.7 and of the same
     bound: accuracy 85.3, 84.0, 81.0 %; wrong labels among the most doubtful 92.7, 92.5, 89.6 %
-    (results/bench/classes.jsonl); of 300 classes, most with a few rows, 87 to 98 against 71 to 83 %.
+    (results/bench/classes.jsonl). With 300 classes, most of a few rows, the latter is 87 to 98 % by
+    the noise, and 71 to 83 % with the same bound.
 
     >>> [choose_q(num_classes) for num_classes in (2, 3, 6, 10, 15, 100)]
     [0.38, 0.51, 0.64, 0.7, 0.6, 0.5]

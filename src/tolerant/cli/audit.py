@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tolerant.cli import own_data as own
+from tolerant.cli.options import refuse
 
 
 def audit(
@@ -54,12 +55,12 @@ def audit(
         again = own.chosen(audit, options)
         own.print_summary(learned.suspects, folder, rows, labels or (), out=out, settings=again)
         return
-    own.refuse(context, ("labels",), "is for data; train the run again with it")
-    own.refuse(context, own.DATA, "is for data; a run knows how its data was read")
+    refuse(context, ("labels",), "is for data; train the run again with it")
+    refuse(context, own.DATA, "is for data; a run knows how its data was read")
     why = (
         "is for data, which is trained on; a run has its predictions. For others train again: tolerant train"
     )
-    own.refuse(context, ("folds", "seed", "device"), why)
+    refuse(context, ("folds", "seed", "device"), why)
     run = load_run(source)
     out = out or run.folder
     if (out / "spec.json").exists() and not out.samefile(run.folder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,14 +76,6 @@ DATA = ("split", "root", "label", "id", "file", "text", "ignore", "categorical",
         "skip_unlabelled")  # fmt: skip
 # Of `train` and `audit`, what their next command says anew (or, of `limit`, cannot say).
 _SAID_ANEW = ("context", "source", "out", "labels", "limit")
-
-
-def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
-    """A usage error for the first of these options that was given, be it with its default's value."""
-    for name in names:
-        origin = context.get_parameter_source(name)
-        if origin is not None and origin.name == "COMMANDLINE":
-            raise typer.BadParameter(why, param_hint=f"--{name.replace('_', '-')}")
 
 
 def make_source(name: str, options: Mapping[str, Any], beside: str | None = None) -> Source:

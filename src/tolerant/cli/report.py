@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tolerant.cli.options import refuse
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -38,6 +40,7 @@ _ALT = {
 
 
 def report(
+    context: typer.Context,
     name: Annotated[
         Report | None, typer.Argument(metavar="NAME", help=f"One of {', '.join(Report)}.")
     ] = None,
@@ -51,12 +54,9 @@ def report(
     ] = None,
 ) -> None:
     """Print a table or draw a figure from stored rows; nothing is trained."""
-    for hint, given in (("NAME", name), ("--out", out), ("--changed", changed)):
-        if docs is not None and given:
-            why = (
-                "--docs writes every block that the file names, as it stands there; leave one of the two out"
-            )
-            raise typer.BadParameter(why, param_hint=hint)
+    if docs is not None:
+        why = "--docs writes every block that the file names, as it stands there; leave one of the two out"
+        refuse(context, ("name", "out", "changed"), why)
     from tolerant.experiment.store import Store
 
     store = Store(results)

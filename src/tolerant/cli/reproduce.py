@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tolerant.cli import own_data as own
+from tolerant.cli.options import refuse
 
 if TYPE_CHECKING:
     from tolerant.experiment.cluster import Cluster
@@ -84,16 +84,14 @@ def reproduce(
         from tolerant.experiment.theory import tables
 
         others = [name for name in context.params if name != "experiment"]
-        own.refuse(
-            context, others, "theory has no options: its numbers are computed, nothing is run or stored"
-        )
+        refuse(context, others, "theory has no options: its numbers are computed, nothing is run or stored")
         typer.echo(tables())
         return
     if engine is Engine.local:
         why = "is of a Ray cluster; add --engine ray, or use --fleet or --workers on this machine"
-        own.refuse(context, ("address", "cpus", "gpus"), why)
+        refuse(context, ("address", "cpus", "gpus"), why)
     else:
-        own.refuse(context, ("fleet", "workers"), "is of the local engine; with ray use --cpus and --gpus")
+        refuse(context, ("fleet", "workers"), "is of the local engine; with ray use --cpus and --gpus")
     if fleet > 1 and workers:
         why = (
             "has one run in each process, so --fleet would have nothing to put side by side; give one of them"

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tolerant.cli import own_data as own
+from tolerant.cli.options import refuse
 
 
 def train(
@@ -84,11 +85,11 @@ def _check_loss_options(context: typer.Context, loss: str, k: str, epochs: int |
 
     if loss in REGISTRY and loss != TRUNCATED:  # one that nobody knows is refused by its own name
         if loss != "lq":
-            own.refuse(context, ("q",), f"is the q of lq and {TRUNCATED}; it says nothing to --loss {loss}")
-        own.refuse(context, ("k",), f"is of {TRUNCATED}, which prunes; --loss {loss} does not")
+            refuse(context, ("q",), f"is the q of lq and {TRUNCATED}; it says nothing to --loss {loss}")
+        refuse(context, ("k",), f"is of {TRUNCATED}, which prunes; --loss {loss} does not")
     if epochs is not None and epochs < LEAST_EPOCHS_TO_PRUNE:
         why = f"is of pruning, which starts after a third of the epochs; give {LEAST_EPOCHS_TO_PRUNE} or more"
-        own.refuse(context, ("k",), why)
+        refuse(context, ("k",), why)
     if k == "auto" and not folds:
         why = "auto is estimated from the folds; give a number, or --folds 2 or more"
         raise typer.BadParameter(why, param_hint="--k")
