@@ -193,4 +193,5 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
         assert "```" not in html, page.name  # an example that became something else, such as a table
         if page.parent.name == "api":
             assert not re.search(r"<em>(?!required<)", html), page.name  # the stars of two f*
+            assert "<details" not in html, page.name  # "inputs:" outside of "Args:" folds away
             assert not re.search(r'\n<math[^>]*"inline"', html), page.name  # a paragraph of its own
