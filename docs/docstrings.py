@@ -19,6 +19,7 @@ _ROLE = re.compile(r":(?:func|class|meth|mod):`([^`]+)`")
 _INLINE = re.compile(r":math:`([^`]+)`")
 _DISPLAY = re.compile(r"^\.\. math::(.*(?:\n[ ]+\S.*)*)", re.MULTILINE)
 _EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
+_STAR = re.compile(rf"({_DISPLAY.pattern}|```[^`]*```|``[^`]*``|`[^`]*`)|\*", re.MULTILINE)
 
 
 def to_markdown(text: str) -> str:
@@ -28,8 +29,14 @@ def to_markdown(text: str) -> str:
     'See `lq`.'
     >>> to_markdown(":math:`q`")[:5]
     '<math'
+    >>> to_markdown("R(f*) is at most R(f*), not `2 * 3 * 4`.")  # stars are no emphasis
+    'R(f\\*) is at most R(f\\*), not `2 * 3 * 4`.'
+    >>> to_markdown("the width\n:math:`q` of it")[:15]  # at the start of a line it would be a paragraph
+    'the width <math'
     """
     text = _EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
+    text = _STAR.sub(lambda found: found[1] or r"\*", text)
+    text = re.sub(r"(?<=\S)\n[ ]*(?=:math:`)", " ", text)
     text = _DISPLAY.sub(lambda found: _math(found[1], "block"), text)
     text = _INLINE.sub(lambda found: _math(found[1], "inline"), text)
     text = _ROLE.sub(lambda found: f"`{found[1].rsplit('.')[-1]}`", text)

@@ -74,7 +74,10 @@ def phi_family() -> Figure:
 
 
 def bounds() -> Figure:
-    """Lemma 2 and 3: between which values the sum over classes lies; theorem 1: what that costs."""
+    """Lemma 2 and 3: between which values the sum over classes lies; theorem 1: what that costs.
+
+    As a share of the largest loss: truncation lowers the bound and the loss.
+    """
     figure = Figure(figsize=(8.4, 4.0), layout="constrained")
     sums, risk = figure.subplots(1, 2)
     q = np.linspace(0.02, 1, 300)
@@ -88,11 +91,12 @@ def bounds() -> Figure:
     sums.set(title="lemmas 2 and 3: sum of the loss over 10 classes", xlabel="q", ylim=(0, 40), xlim=(0, 1))
     sums.legend(loc="upper right")
     for rate, colour in ((0.2, SKY), (0.4, GREEN), (0.6, ORANGE), (0.8, PURPLE)):
-        plain = -np.asarray(theory.uniform_noise_bounds(q, 10, rate).clean)
-        cut = -np.asarray(theory.uniform_noise_bounds(q, 10, rate, k=0.5).clean)
+        plain = -np.asarray(theory.uniform_noise_bounds(q, 10, rate).clean) / theory.lq(0, q)
+        cut = -np.asarray(theory.uniform_noise_bounds(q, 10, rate, k=0.5).clean) / theory.lq(0.5, q)
         risk.plot(q, plain, color=colour, label=f"noise rate {rate:g}")
         risk.plot(q, cut, "--", color=colour)
-    risk.set(title="theorem 1: $-A'$, in units of the loss", xlabel="q", ylim=(0, 4), xlim=(0, 1))
+    risk.set(title="theorem 1: $-A'$, share of the largest loss", xlabel="q", ylim=(0, 1.2), xlim=(0, 1))
+    risk.axhline(1, color=BLACK, lw=1)
     handles, labels = risk.get_legend_handles_labels()
     dashed = Line2D([], [], color=BLACK, ls="--")
     handles, labels = [*handles, dashed], [*labels, "truncated, k = 0.5"]

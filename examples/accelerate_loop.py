@@ -12,12 +12,12 @@ from tolerant import LqLoss, Pruner, PruneSchedule, data, noise
 
 digits = data.load("digits")
 drawn = noise.corrupt(digits.true_labels, noise.symmetric(10, 0.4), seed=0)
-x, y = torch.tensor(digits.inputs).flatten(1) / 16, torch.tensor(drawn.given_labels)
+x, y = torch.tensor(digits.inputs).flatten(1) / 255, torch.tensor(drawn.given_labels)
 
 accelerator = Accelerator()
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=1e-3))
+model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=2e-3))
 loss_fn = LqLoss(q=0.7)
 schedule = PruneSchedule(start_epoch=15, every=5, k=0.3)
 pruner = Pruner(len(y), y, k=schedule.k)

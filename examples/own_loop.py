@@ -8,14 +8,14 @@ from tolerant import LqLoss, Pruner, PruneSchedule, data, noise
 
 digits = data.load("digits")
 drawn = noise.corrupt(digits.true_labels, noise.symmetric(10, 0.4), seed=0)  # yours come with noise
-x, y = torch.tensor(digits.inputs).flatten(1) / 16, torch.tensor(drawn.given_labels)
+x, y = torch.tensor(digits.inputs).flatten(1) / 255, torch.tensor(drawn.given_labels)
 train_index, held_out = data.split_validation(len(y), 0.1)
 x_val, y_val = x[held_out], y[held_out]
 x, y = x[train_index], y[train_index]
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 loss_fn = LqLoss(q=0.7)  # instead of nn.CrossEntropyLoss()
 schedule = PruneSchedule(start_epoch=15, every=5, k=0.3)
 pruner = Pruner(len(y), y, k=schedule.k)
@@ -35,5 +35,5 @@ for epoch in range(30):
     if accuracy > best_accuracy:
         best_accuracy, best = accuracy, {n: t.clone() for n, t in model.state_dict().items()}
 test = data.load("digits", split="test")
-right = model(torch.tensor(test.inputs).flatten(1) / 16).argmax(1) == torch.tensor(test.true_labels)
+right = model(torch.tensor(test.inputs).flatten(1) / 255).argmax(1) == torch.tensor(test.true_labels)
 print(f"{pruner.num_kept} of {len(y)} rows kept, test accuracy {right.float().mean():.3f}")

@@ -193,6 +193,16 @@ def test_numbers_of_the_docstring():
     np.testing.assert_array_equal(theory.truncation_tightens(0.7, 0.5, c), c >= 3)
 
 
+def test_as_a_share_of_the_largest_loss_truncation_narrows_less():
+    """It is 1 for k >= 1/e, whatever q, k and c; that of plain L_q at q = 0.7 is less up to ten classes."""
+    for q, k, c in itertools.product([0.0, 0.3, 0.7, 1.0], [0.4, 0.5, 0.9], [3, 10, 100]):
+        cut = theory.truncated_sum_bounds(q, k, c)
+        assert (cut.upper - cut.lower) / theory.lq(k, q) == pytest.approx(1)
+    for c, share in [(2, 0.231), (10, 0.995), (11, 1.053)]:
+        plain = theory.sum_bounds(0.7, c)
+        assert (plain.upper - plain.lower) / theory.lq(0, 0.7) == pytest.approx(share, abs=5e-4)
+
+
 def test_left_side_of_eq_11_is_lq_of_k_only_for_d_1():
     for q, k, same in [(0.7, 0.5, True), (0.3, 0.12, False)]:
         bounds = theory.truncated_sum_bounds(q, k, 10)

@@ -139,13 +139,13 @@ def make_job(
 def choose_q(num_classes: int) -> float:
     """The paper's 0.7 for ten classes, less for fewer and for more.
 
-    With fewer, a smaller q has the same bound on what noise can cost (`same_gap`), and learns hard rows
-    better. With more, the same bound would ask for a larger q, but that learns slowly: p_y is 1 / c at first,
+    With fewer, L_q is as near to symmetric at a smaller q (`same_gap`), which learns hard rows better. With
+    more, the same gap would ask for a larger q, but that learns slowly: p_y is 1 / c at first,
     and a row's weight c^-q. So q falls to what keeps this weight as with ten classes, but not below 0.5.
     Means over five tables of 20 to 300 classes, three noises and three seeds, of this, of 0.7 and of the same
-    bound: accuracy 85.3, 84.0, 81.0 %; wrong labels among the most doubtful 92.7, 92.5, 89.6 %
+    gap: accuracy 85.3, 84.0, 81.0 %; wrong labels among the most doubtful 92.7, 92.5, 89.6 %
     (results/bench/classes.jsonl). With 300 classes, most of a few rows, the latter is 87 to 98 % by
-    the noise, and 71 to 83 % with the same bound.
+    the noise, and 71 to 83 % with the same gap.
 
     >>> [choose_q(num_classes) for num_classes in (2, 3, 6, 10, 15, 100)]
     [0.38, 0.51, 0.64, 0.7, 0.6, 0.5]
@@ -156,10 +156,11 @@ def choose_q(num_classes: int) -> float:
 
 
 def same_gap(num_classes: int) -> float:
-    """The q at which L_q with this many classes is as tolerant of noise as with ten and the paper's 0.7.
+    """The q at which L_q with this many classes is as near to symmetric as with ten and the paper's 0.7.
 
-    How much uniform noise can cost L_q is bounded by a constant times (c^(1 - q) - 1) / q, the gap between
-    the bounds of lemma 2 (:func:`tolerant.theory.sum_bounds`).
+    The measure is the gap between the bounds of lemma 2, (c^(1 - q) - 1) / q, 0 for a symmetric loss
+    (:func:`tolerant.theory.sum_bounds`). It is all of q in theorem 1; the number of classes enters that bound
+    in other ways too, so with another number equal gaps are not equal bounds.
     """
 
     def gap(q: np.ndarray | float, num_classes: int) -> np.ndarray:

@@ -96,13 +96,16 @@ def load_npz(
 ) -> NoisyDataset:
     """A data set from the arrays of an NPZ file.
 
-    inputs: the array of inputs, by default `inputs`, `images`, `features`, `embeddings`, `texts` or
-        `x`: uint8 (N, H, W, C) or (N, H, W) are images, numbers (N, D) a table, words (N,) texts.
-    label: the array of given labels, by default `given_labels`, `labels` or `y`: whole numbers or
-        words.
-    min_per_class: fewest rows a class may have, by default 2; with `class_names` it may have none.
     The arrays `true_labels`, `class_names` and `ids` are used where the file has them, and `files`: pictures,
     relative to the NPZ file, that the review page shows instead of the numbers computed from them.
+
+    Args:
+        path: the file.
+        inputs: the array of inputs, by default `inputs`, `images`, `features`, `embeddings`, `texts` or
+            `x`: uint8 (N, H, W, C) or (N, H, W) are images, numbers (N, D) a table, words (N,) texts.
+        label: the array of given labels, by default `given_labels`, `labels` or `y`: whole numbers or
+            words.
+        min_per_class: fewest rows a class may have, by default 2; with `class_names` it may have none.
     """
     arrays = read_npz(path)
     x, kind = as_inputs(pick(arrays, inputs, INPUTS, "inputs", path), path)

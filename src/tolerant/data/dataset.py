@@ -32,15 +32,18 @@ class Inputs(Protocol):
 class NoisyDataset:
     """Rows with given labels, and true labels where they are known.
 
-    inputs: images uint8 (N, H, W, C), tables float32 (N, D), texts (N,) of str. Images may be
-        anything with `len`, `shape`, `dtype` and `[int64 array]`, so they need not fit in memory.
-    given_labels: int64 (N,), the labels as found.
-    true_labels: int64 (N,), -1 for a row that belongs to none of the classes; None where unknown.
-    ids: (N,), what a person calls each row: its file, or its number (the default).
-    encoder: for a table, what turned its columns into inputs and will do so again for new rows.
-    files: (N,), paths of the pictures that the inputs come from, which a person sees as they are.
-    cells: for a table, a DataFrame of N rows to show to a person; columns the encoder does not know are
-        marked as not used.
+    Args:
+        inputs: images uint8 (N, H, W, C), tables float32 (N, D), texts (N,) of str. Images may be
+            anything with `len`, `shape`, `dtype` and `[int64 array]`, so they need not fit in memory.
+        given_labels: int64 (N,), the labels as found.
+        true_labels: int64 (N,), -1 for a row that belongs to none of the classes; None where unknown.
+        class_names: what label 0, 1, ... is called.
+        ids: (N,), what a person calls each row: its file, or its number (the default).
+        kind: "image", "table" or "text".
+        encoder: for a table, what turned its columns into inputs and will do so again for new rows.
+        files: (N,), paths of the pictures that the inputs come from, which a person sees as they are.
+        cells: for a table, a DataFrame of N rows to show to a person; columns the encoder does not know
+            are marked as not used.
 
     >>> rows = NoisyDataset(np.zeros((3, 2), np.float32), [0, 1, 1], [0, 1, 0], ("a", "b"))
     >>> len(rows), rows.num_classes, rows.flipped.tolist()

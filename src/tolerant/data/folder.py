@@ -32,11 +32,16 @@ def load_folder(
 ) -> NoisyDataset:
     """A data set from a folder of pictures: the name of a sub-folder is the label of what is in it.
 
-    split: take the classes from this sub-folder (train, test ...).
-    size: resize every picture to this (height, width), or to a square; otherwise all must agree.
-    Pictures that cannot be read are named in a warning and left out. All grey ones give one
-    channel, all others three. Turned as the camera was held; transparent ones on white; of 16 bits the
-    upper eight; of an animation the first picture.
+    Pictures that cannot be read are named in a warning and left out. If all are grey they have one
+    channel, else three. They are turned as the camera was held, transparent ones laid on white; of 16 bits
+    the upper eight are taken, of an animation the first picture.
+
+    Args:
+        path: the folder.
+        split: take the classes from this sub-folder (train, test ...).
+        size: resize every picture to this (height, width), or to a square; otherwise all must agree.
+        class_names: those of the training rows, for rows that come later.
+        min_per_class: fewest pictures a class may have.
     """
     path = Path(path)
     folder = path if split is None else path / split

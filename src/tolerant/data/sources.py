@@ -44,14 +44,17 @@ def load(
     root: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> NoisyDataset:
-    """A data set by name (see `NAMED`), or from a folder of pictures or a file of rows.
+    """A data set by name, or from a folder of pictures or a file of rows.
 
-    split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
-    root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
-    A file of rows ends in .csv, .tsv, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz.
-    options: those of `load_folder`, `load_listed`, `load_table` or `load_npz`. A table with
-        a column called file that names pictures is a list of them; one whose only column beside the
-        label is called text is a set of texts.
+    A file of rows ends in .csv, .tsv, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz. A
+    table with a column called file that names pictures is a list of them; one whose only column beside
+    the label is called text is a set of texts. Further options are those of `load_folder`, `load_listed`,
+    `load_table` or `load_npz`.
+
+    Args:
+        source: a path, or a name of `NAMED`: "digits", "fashion-mnist", "cifar10", "cifar100", ...
+        split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
+        root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
 
     >>> data = load("digits", split="test")
     >>> data.inputs.shape, data.num_classes

@@ -35,13 +35,19 @@ def load_table(
 ) -> NoisyDataset:
     """A data set from a CSV, TSV, JSON Lines or Parquet file.
 
-    frame: its rows as a DataFrame, if they are read already; `path` then only names them.
-    label, true_label, id: the columns of given labels, true labels and row names.
-    text: the column of text; without it every other column is a feature.
-    ignore, categorical: columns to leave out, which a person still sees; columns of codes that look
-        like numbers.
-    encoder, class_names: those of the training rows, for rows that come later.
-    skip_unlabelled: leave rows with an empty label out; without `id` the others keep their number.
+    Args:
+        path: the file.
+        frame: its rows as a DataFrame, if they are read already; `path` then only names them.
+        label: the column of given labels.
+        true_label: the column of true labels.
+        text: the column of text; without it every other column is a feature.
+        id: the column of row names.
+        ignore: columns to leave out, which a person still sees.
+        categorical: columns of codes that look like numbers.
+        encoder: that of the training rows, for rows that come later.
+        class_names: those of the training rows, for rows that come later.
+        min_per_class: fewest rows a class may have.
+        skip_unlabelled: leave rows with an empty label out; without `id` the others keep their number.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:

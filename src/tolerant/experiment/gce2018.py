@@ -20,8 +20,9 @@ CHOICES = {
         "In first trials, not stored, torch's 1e-4 fell well short of the paper at uniform 0.8."
     ),
     "noise=uniform": (
-        "Drawn from ALL classes, the true one included (real rate 0.9 eta for ten classes). In first "
-        "trials, not stored, a draw from the others (`symmetric`) fell well short of the paper at 0.8."
+        "Drawn from ALL classes, the true one included (real rate 0.9 eta for ten classes), as section 4.2 "
+        "reads: `a random label through uniform sampling`. Section 3.1 defines it over the others "
+        "(`symmetric`), which in first trials, not stored, fell well short of the paper at 0.8."
     ),
     "init=torch": (
         "Not stated; torch's own. He normal makes the convolutions' weights 2.4 times as large, which under "

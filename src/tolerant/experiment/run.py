@@ -43,13 +43,19 @@ def run(
 ) -> Report:
     """Run what is not stored in `results`, and the runs it needs.
 
-    fleet: runs side by side on the device, in this process.
-    workers: processes instead, one run each (CPU grids of small runs).
-    cluster: tasks of Ray instead.
-    tell, on_epoch: called as runs end, and as their epochs do.
-
     Any number of calls may share the folders: each run is done by one of them. A call that was
     killed is repeated as it was, and its runs go on from their checkpoints.
+
+    Args:
+        specs: the runs.
+        results: the folder of rows.
+        checkpoints: the folder from which stopped runs go on.
+        device: "auto", "cpu" or "cuda".
+        fleet: runs side by side on the device, in this process.
+        workers: processes instead, one run each (CPU grids of small runs).
+        cluster: tasks of Ray instead.
+        tell: called with the outcome of each run.
+        on_epoch: called as each epoch ends.
 
     >>> import tempfile
     >>> from tolerant.experiment.grid import digits, part

@@ -45,7 +45,9 @@ class RobustLoss(nn.Module):
     back in fp32 at least, the gradient in the logits' dtype.
 
     Args:
-        weight, ignore_index, reduction: as in ``torch.nn.CrossEntropyLoss``.
+        weight: a factor for each class, as in ``torch.nn.CrossEntropyLoss``.
+        ignore_index: the label of rows that do not count, as there.
+        reduction: "mean", "sum" or "none", as there.
         impl: how a loss of p_y is computed. "auto" takes "triton" on a GPU and "fused" on a CPU where they
             can be used, else "plain", which is the reference. Losses of the whole row are always plain.
     """

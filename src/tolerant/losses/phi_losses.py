@@ -168,7 +168,7 @@ class PHuberLoss(PhiLoss):
 
 
 class JSLoss(PhiLoss):
-    """Jensen-Shannon divergence of the one-hot label and the prediction."""
+    """Jensen-Shannon divergence of the one-hot label and the prediction, scaled as its paper does."""
 
     name = "js"
     limits = "pi -> 0: cce; pi -> 1: mae / 2"
