@@ -1,7 +1,7 @@
-"""Test accuracy and suspect ranking on four noisy data sets: this package, cross entropy, cleanlab.
+"""Test accuracy and suspect ranking on five noisy data sets: this package, cross entropy, cleanlab.
 
-    TOLERANT_DATA=... python benchmarks/bench_audit.py                  # all four
-    python benchmarks/bench_audit.py --only digits,table                # no data to fetch
+    TOLERANT_DATA=... python benchmarks/bench_audit.py                  # all five
+    python benchmarks/bench_audit.py --only digits,copies,table         # no data to fetch
 
 All three use the same network, optimiser, number of epochs and noisy validation (`NoisyLabelClassifier`'s
 defaults), and five folds. CCE: trained on all rows, ranked by out-of-fold p_y. cleanlab: `CleanLearning`
@@ -18,7 +18,7 @@ import resource
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,20 @@ def digits(seed: int) -> Problem:
     train, test = load("digits"), load("digits", split="test")
     noise = corrupt(train.given_labels, uniform(10, 0.4), seed=seed, kind="uniform", rate=0.4)
     return Problem(train.inputs, noise.given_labels, train.true_labels, test.inputs, test.true_labels)
+
+
+def copies(seed: int) -> Problem:
+    """The digits above, a fifth of them four times with the same label, as oversampling would have it."""
+    once = digits(seed)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(once.given_labels))
+    rows = rng.permutation(np.concatenate([order, np.repeat(order[: len(order) // 5], 3)]))
+    return replace(
+        once,
+        inputs=once.inputs[rows],
+        given_labels=once.given_labels[rows],
+        true_labels=once.true_labels[rows],
+    )
 
 
 def fashion(seed: int) -> Problem:
@@ -108,6 +122,7 @@ def table(seed: int) -> Problem:
 
 PROBLEMS: dict[str, Callable[[int], Problem]] = {
     "digits": digits,
+    "copies": copies,
     "fashion-mnist": fashion,
     "trec": trec,
     "table": table,

@@ -24,7 +24,8 @@ from train_helpers import pictures, table
 from tolerant import NoisyLabelClassifier
 from tolerant.audit.learn import choose_k, learn
 from tolerant.audit.plan import Settings, make_job
-from tolerant.audit.scoring import deal_folds
+from tolerant.audit.scoring import deal_folds, first_copies, out_of_fold
+from tolerant.audit.sparse import SparseRows
 from tolerant.data import NoisyDataset, TableEncoder
 
 
@@ -409,6 +410,53 @@ def test_folds_hold_every_class_evenly():
         assert np.bincount(fold[labels == label], minlength=5).tolist() == [rows] * 5
     assert np.bincount(fold).max() - np.bincount(fold).min() <= 1
     assert not np.array_equal(fold, deal_folds(labels, 5, seed=2))
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "expected"),
+    [
+        ("abcb", [0, 1, 0, 1], [0, 1, 2, 1]),
+        ("abcb", [0, 1, 0, 0], [0, 1, 2, 3]),  # labels of their own
+        ("abbb", [0, 1, 1, 1], [0, 1, 1, 1]),
+        ("aabbb", [0, 0, 1, 1, 1], [0, 1, 2, 3, 4]),  # a few combinations that repeat
+    ],
+)
+def test_copies_are_told_from_rows_alike_by_nature(rows, labels, expected):
+    text = NoisyDataset(np.array(list(rows), object), labels, None, ("x", "y"), kind="text")
+    assert first_copies(text).tolist() == expected
+
+
+def test_copies_among_sparse_rows():
+    matrix = scipy.sparse.csr_matrix(([2.0, 1.0, 1.0, 3.0, 1.0], [1, 0, 1, 1, 0], [0, 1, 3, 5]), (3, 2))
+    matrix = scipy.sparse.vstack([matrix, matrix[[0]], scipy.sparse.csr_matrix((1, 2))])
+    unsorted = scipy.sparse.csr_matrix(([0.0, 3.0, 1.0], [0, 1, 0], [0, 3]), (1, 2))  # row 2 again
+    inputs = SparseRows(scipy.sparse.vstack([matrix, unsorted]), scale=0.5)
+    rows = NoisyDataset(inputs, [0, 1, 0, 0, 1, 0], None, ("x", "y"))
+    assert first_copies(rows).tolist() == [0, 1, 2, 0, 4, 2]
+    assert len(set(inputs.digests.tolist())) == 4
+
+
+def test_one_odd_label_among_many_copies_stands_alone():
+    number = np.concatenate([np.arange(200), np.arange(100)])
+    labels = number % 2
+    labels[200] = 1
+    copies = first_copies(NoisyDataset(number[:, None].astype(np.float32), labels, None, ("x", "y")))
+    assert copies[200] == 200
+    np.testing.assert_array_equal(copies[201:], number[201:])
+
+
+def test_a_row_is_scored_by_a_model_that_saw_no_copy_of_it():
+    rows = table(120)
+    rows = rows.subset(np.concatenate([np.arange(120), np.arange(60), np.arange(30)]))
+    cpu, seen = torch.device("cpu"), []
+
+    def job(part, weight, name):
+        seen.append(set(part.inputs[:, 0].tolist()))
+        return make_job(part, Settings(epochs=1), cpu, k=0.5, sample_weight=weight, name=name)
+
+    assert out_of_fold(rows, job, folds=3, seed=0, device=cpu).held_out.all()
+    for row in rows.inputs[:, 0].tolist():
+        assert sum(row in part for part in seen) == 2  # all folds but its own
 
 
 def test_a_value_beyond_float32_is_still_predicted(blobs):

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tolerant.data.digest import row_digest
+
 
 class SparseRows:
     """A SciPy CSR matrix that looks like a float32 array (N, D), its rows dense only batch by batch.
@@ -23,6 +25,8 @@ class SparseRows:
 
     def __init__(self, matrix: Any, scale: float = 1.0) -> None:
         self._matrix = (matrix.tocsr() * scale).astype(np.float32)
+        self._matrix.sum_duplicates()
+        self._matrix.eliminate_zeros()  # now equal rows are stored alike
         self.shape: tuple[int, int] = tuple(matrix.shape)
 
     def __len__(self) -> int:
@@ -30,6 +34,15 @@ class SparseRows:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return np.ascontiguousarray(self._matrix[index].toarray())
+
+    @property
+    def digests(self) -> np.ndarray:
+        """For `tolerant.data.digest.row_digests`: of what is stored, no row is made dense."""
+        matrix = self._matrix
+        cells = np.empty(matrix.nnz, [("column", np.int64), ("value", np.float32)])
+        cells["column"], cells["value"] = matrix.indices, matrix.data
+        rows = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
+        return np.fromiter((row_digest(cells[start:end]) for start, end in rows), np.int64, len(self))
 
 
 def unit_scale(matrix: Any) -> float:
