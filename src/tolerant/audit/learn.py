@@ -185,10 +185,11 @@ def believe(given_labels: np.ndarray, log_odds_right: np.ndarray) -> np.ndarray:
     [True, False, False, True]
     """
     believed = log_odds_right > 0
-    for label in np.unique(given_labels):
-        own = np.flatnonzero(given_labels == label)
-        least = -(-len(own) // 10)
-        believed[own[np.argsort(-log_odds_right[own], kind="stable")[:least]]] = True
+    # By class and, in it, by doubt: looking for the rows of each of 10,000 classes among a million took 25 s.
+    order = np.lexsort((-log_odds_right, given_labels))
+    _, starts, counts = np.unique(given_labels[order], return_index=True, return_counts=True)
+    place = np.arange(len(order)) - np.repeat(starts, counts)
+    believed[order[place < np.repeat(-(-counts // 10), counts)]] = True
     return believed
 
 
