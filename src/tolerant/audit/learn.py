@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, fit_noise_model, sharpen
+from tolerant.audit.belief import NoiseModel, fit_noise_model
 from tolerant.audit.plan import LEAST_TO_PRUNE, TRUNCATED, Settings, make_job
 from tolerant.audit.scoring import OutOfFold, out_of_fold
 from tolerant.audit.suspects import FIT_ROWS, Suspects, check_names, find_suspects
@@ -201,9 +201,8 @@ def choose_k(given_labels: np.ndarray, probs: np.ndarray, noise: NoiseModel | No
     0.2
     """
     noise = noise or _fit_noise(given_labels, probs)
-    rows = by_label(given_labels, sharpen(probs, noise.sharpness))
     p_y = probs[np.arange(len(given_labels)), given_labels]
-    k = np.quantile(p_y, expected_wrong(rows, noise.transition), method="lower")
+    k = np.quantile(p_y, noise.expected_wrong(given_labels, probs), method="lower")
     return float(np.clip(k, *_K_RANGE))
 
 
