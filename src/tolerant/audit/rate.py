@@ -73,7 +73,7 @@ def rate_interval(
 
 
 Readings = tuple[float, float, Callable[[NDArray[np.int64]], float]]
-"""The share of wrong labels; of a softer model; and a function that fits some of the rows and tells theirs."""
+"""The share of wrong labels; of a softer model; and a function that fits some rows and tells theirs."""
 
 
 def _whole_matrix(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> Readings:
