@@ -1,6 +1,6 @@
 """The noise model of many classes and few rows: T is symmetric, one noise rate and all mistakes alike.
 
-Then a row counts by two numbers only, the sharpened probability of its given label and that of the others, and
+Then a row counts by two numbers only, the sharpened probability of its given label and of all others, and
 no matrix is formed: with 3,000 classes those of every fit and resample took minutes.
 """
 
