@@ -94,7 +94,7 @@ def test_the_rows_of_a_run_go_when_it_ends(tmp_path: Path) -> None:
 
     def tell(outcome: Outcome) -> None:
         gc.collect()
-        alive.append(sum(isinstance(each, work.Work) for each in gc.get_objects()))
+        alive.append(sum(type(each) is work.Work for each in gc.get_objects()))
 
     run(tiny("cce", "lq", "mae"), results=tmp_path, checkpoints=tmp_path / "runs", tell=tell)
     assert alive == [1, 1, 1]  # the one whose end is told of
