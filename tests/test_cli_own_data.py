@@ -539,6 +539,13 @@ def test_rows_with_one_name_are_refused_before_training(untrained, tmp_path):
         tolerant("train", tmp_path / "data.csv", "--id", "town", "--ignore", "key", "--out", tmp_path / "r")
 
 
+def test_the_demo_needs_a_folder_before_it_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr("tolerant.cli.demo._train", lambda *_: pytest.fail("it trains"))
+    (tmp_path / "demo").write_text("")
+    with pytest.raises(OSError, match="demo: it is a file"):
+        tolerant("demo", "--out", tmp_path / "demo")
+
+
 def test_a_device_nobody_knows(tmp_path):
     write_table(tmp_path / "data.csv")
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'; got 'gpu'"):

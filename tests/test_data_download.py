@@ -309,6 +309,25 @@ def test_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert data_root() == tmp_path / "cache" / "tolerant" / "data"
 
 
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a container: platformdirs and pathlib raise RuntimeErrors, which showed as tracebacks."""
+    import platformdirs
+
+    from tolerant.cli.doctor import doctor
+
+    def user_cache_dir(name: str) -> str:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.delenv("TOLERANT_DATA", raising=False)
+    monkeypatch.setattr(platformdirs, "user_cache_dir", user_cache_dir)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    for root in (None, "~/data"):
+        with pytest.raises(ValueError, match="no home folder. Set TOLERANT_DATA"):
+            data_root(root)
+    doctor()
+    assert "no known folder (no folder for the data" in capsys.readouterr().out
+
+
 def test_the_addresses_are_the_publishers() -> None:
     hosts = {url.split("/")[2] for item in PUBLISHED.values() for url in item.remotes}
     assert hosts == {"www.cs.toronto.edu", "raw.githubusercontent.com", "github.com"}
