@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shutil
 import signal
+import subprocess
 import sys
 import warnings
 from dataclasses import replace
@@ -31,6 +34,7 @@ from tolerant.cli import make_app
 from tolerant.cli import own_data as own
 from tolerant.data import pictures as data_pictures
 from tolerant.data.digest import row_digests
+from tolerant.files import write_atomic
 from tolerant.train.job import Callback, Job, Record
 
 QUICK = ("--epochs", "15", "--folds", "2")
@@ -419,17 +423,39 @@ def test_codes_that_look_like_numbers(tmp_path):
         (lambda run: (run / "model.safetensors").unlink(), "cannot be read"),
         (lambda run: _edit(run, features={}), "damaged"),
         (lambda run: _edit(run, source={}), "damaged"),
+        (lambda run: _edit(run, features={"kind": "table", "shape": []}), "damaged"),
         (lambda run: _edit(run, model_args={"hidden": [3]}), "damaged"),
     ],
 )
 def test_a_run_folder_that_cannot_be_used(trained, tmp_path, damage, message):
     run = tmp_path / "run"
-    run.mkdir()
-    for path in (trained / "run").iterdir():
-        (run / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(trained / "run", run)
     damage(run)
     with pytest.raises(ValueError, match=message):
         tolerant("predict", run, trained / "data.csv")
+
+
+def _drop(path: Path, name: str) -> None:
+    tensors = load_file(path)
+    del tensors[name]
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda run: _edit(run, recipe=None), "run is damaged: TypeError"),
+        (lambda run: _drop(run / "audit.safetensors", "kept"), "run is damaged: KeyError"),
+        (lambda run: (run / "history.json").write_text("[1]"), r"history\.json holds no record"),
+    ],
+)
+def test_a_run_that_cannot_be_audited_keeps_its_list(trained, tmp_path, damage, message):
+    shutil.copytree(trained / "run", tmp_path / "run")
+    damage(tmp_path / "run")
+    (tmp_path / "run" / "suspects.csv").write_text("old")
+    with pytest.raises(ValueError, match=message):
+        tolerant("audit", tmp_path / "run")
+    assert (tmp_path / "run" / "suspects.csv").read_text() == "old"
 
 
 def _edit(run: Path, **changes: Any) -> None:
@@ -511,6 +537,13 @@ def test_rows_with_one_name_are_refused_before_training(untrained, tmp_path):
     write_table(tmp_path / "data.csv")
     with pytest.raises(ValueError, match=r"ids must all be different.*got 'Ulm' twice"):
         tolerant("train", tmp_path / "data.csv", "--id", "town", "--ignore", "key", "--out", tmp_path / "r")
+
+
+def test_the_demo_needs_a_folder_before_it_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr("tolerant.cli.demo._train", lambda *_: pytest.fail("it trains"))
+    (tmp_path / "demo").write_text("")
+    with pytest.raises(OSError, match="demo: it is a file"):
+        tolerant("demo", "--out", tmp_path / "demo")
 
 
 def test_a_device_nobody_knows(tmp_path):
@@ -639,11 +672,45 @@ def test_the_next_command_keeps_what_was_chosen(tmp_path):
     assert "--seed" not in command
 
 
-def test_a_training_that_was_stopped_is_no_folder_of_pictures(tmp_path):
+@pytest.mark.parametrize(
+    "left", [(), ("model.safetensors", ".report.html.0a1b2c3d"), ("earlier-1/spec.json",)]
+)
+def test_a_training_that_was_stopped_is_no_folder_of_pictures(tmp_path, left):
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    for name in left:  # killed while it wrote its files
+        write_atomic(tmp_path / "run" / name, "")
     for command in (("audit", tmp_path / "run"), ("predict", tmp_path / "run", "digits")):
         with pytest.raises(ValueError, match="is a training that was stopped"):
             tolerant(*command)
+
+
+def test_checkpoints_on_another_disk(tmp_path):
+    """A link to where there is room: the training ended in an error when all was written."""
+    write_table(tmp_path / "rows.csv", num_rows=60)
+    disk = tmp_path / "disk"
+    write_atomic(disk / "notes" / "own.txt", "")
+    write_atomic(disk / ("0" * 16) / "fold" / "checkpoint.json", "of other settings")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(disk)
+    tolerant("train", tmp_path / "rows.csv", "--id", "key", "--out", tmp_path / "run", "--folds", 0)
+    assert [path.name for path in disk.iterdir()] == ["notes"]
+    assert (disk / "notes" / "own.txt").exists()
+
+
+def test_any_label_can_be_printed_and_nobody_need_listen(tmp_path):
+    """A terminal of another encoding, and a scheduler that closes standard error."""
+    with (tmp_path / "rows.csv").open("w", encoding="utf-8") as file:
+        file.write("a,label\n")
+        file.writelines(f"{row},{'猫' if (row < 30) ^ (row % 9 == 0) else 'dog'}\n" for row in range(60))
+    words = [sys.executable, "-m", "tolerant", "train", "rows.csv", "--epochs", "2", "--folds", "0"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert b"\\u732b" in done.stdout
 
 
 def test_the_page_is_written_once_with_the_limit_asked_for(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from tolerant.data import batches as batches_module
 from tolerant.data.augment import augment, draw
 from tolerant.data.batches import Batches, copy_to, fits
 from tolerant.data.dataset import LazySubset
+from tolerant.files import write_atomic
 
 
 def by_hand(images: Any, mean: Any, flip: Any, shift: Any, padding: int = 4) -> np.ndarray:
@@ -215,3 +218,24 @@ def test_batches_on_the_gpu(resident: bool) -> None:
         assert rows.is_cuda
         assert index.is_cuda
         assert np.array_equal(rows.cpu(), stored[index.cpu()])
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "resident"),
+    [
+        (("memory.max", "memory.current"), "5000", False),
+        (("memory.max", "memory.current"), "50000", True),
+        (("memory.max", "memory.current"), "max", True),
+        (("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"), "5000", False),
+    ],
+)
+def test_a_container_is_as_large_as_its_limit(
+    names: tuple[str, str], limit: str, resident: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells the memory of the whole machine; a copy of that size gets the container killed."""
+    monkeypatch.setattr(os, "sysconf", lambda name: 1 << 20)
+    monkeypatch.setattr(batches_module, "_CGROUP", tmp_path)
+    for name, text in zip(names, (limit, "3000"), strict=True):
+        write_atomic(tmp_path / name, f"{text}\n")
+    rows = np.memmap(tmp_path / "rows", np.uint8, "w+", shape=(2000, 1))
+    assert fits(rows, torch.device("cpu")) is resident

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from data_makers import Server, contents, cut, offers, publish, serving
 
-from tolerant.data import PUBLISHED, download, load
+from tolerant.data import PUBLISHED, download, fetch, load
 from tolerant.data.published import data_root, missing_files
 
 LOADED_BY = {
@@ -75,6 +75,21 @@ def test_what_is_there_is_not_fetched_again(server: Server, tmp_path: Path) -> N
     download("fashion-mnist", tmp_path)
     download("fashion-mnist", tmp_path)
     assert server.requests == ["/fashion-mnist/t10k-labels-idx1-ubyte.gz"]
+
+
+def test_two_processes_get_the_same_set(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is first clears the download away, which the other one has just unpacked, too."""
+    place = fetch._place
+
+    def place_as_another_does(path: Path, name: str, folder: Path) -> None:
+        place(path, name, folder)
+        path.unlink()
+
+    monkeypatch.setattr(fetch, "_place", place_as_another_does)
+    download("cifar10", tmp_path)
+    assert not missing_files("cifar10", tmp_path)
 
 
 def test_wrong_checksum(server: Server, tmp_path: Path) -> None:
@@ -307,6 +322,25 @@ def test_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TOLERANT_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert data_root() == tmp_path / "cache" / "tolerant" / "data"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a container: platformdirs and pathlib raise RuntimeErrors, which showed as tracebacks."""
+    import platformdirs
+
+    from tolerant.cli.doctor import doctor
+
+    def user_cache_dir(name: str) -> str:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.delenv("TOLERANT_DATA", raising=False)
+    monkeypatch.setattr(platformdirs, "user_cache_dir", user_cache_dir)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    for root in (None, "~/data"):
+        with pytest.raises(ValueError, match="this user has no home folder"):
+            data_root(root)
+    doctor()
+    assert "no known folder (no folder for the data" in capsys.readouterr().out
 
 
 def test_the_addresses_are_the_publishers() -> None:

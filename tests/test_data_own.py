@@ -127,6 +127,22 @@ def test_class_folder_without_pictures(pictures: Path) -> None:
         load(pictures)
 
 
+def test_names_that_are_no_utf8_are_readable(pictures: Path) -> None:
+    """Of an archive packed on an old Windows: they could be loaded and trained on, but not written."""
+    for name in ("cat", "caf\udce9"):
+        for number in range(2):
+            path = pictures / name / f"\udce9t\udce9{number}.png"
+            path.parent.mkdir(exist_ok=True)
+            picture(pictures / "new.png")
+            (pictures / "new.png").rename(path)
+    data = load(pictures)
+    assert data.class_names == (r"caf\xe9", "cat", "dog")
+    assert r"cat/\xe9t\xe90.png" in data.ids
+    assert all(Path(file).is_file() for file in data.files)
+    new = Features.fit(data).read(Source(str(pictures / "caf\udce9")))
+    assert new.ids.tolist() == [r"\xe9t\xe90.png", r"\xe9t\xe91.png"]
+
+
 def test_hidden_folders_are_passed_over(pictures: Path) -> None:
     number = len(load(pictures))
     (pictures / "cat" / ".ipynb_checkpoints").mkdir()
@@ -481,6 +497,14 @@ def test_json_lines(ending: str, tmp_path: Path) -> None:
 def test_bad_json_lines(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         load(write(tmp_path / "x.jsonl", text), min_per_class=1)
+
+
+def test_half_a_character_in_json_lines(tmp_path: Path) -> None:
+    """Text that was cut at a length ends in the middle of an emoji; pandas refused the whole file."""
+    texts = ["cut \ud83d", "whole \U0001f600", "plain", "plain"]
+    lines = [json.dumps({"text": text, "label": "ab"[row % 2]}) for row, text in enumerate(texts)]
+    data = load(write(tmp_path / "x.jsonl", "\n".join(lines)))
+    assert data.inputs.tolist() == ["cut \ufffd", "whole \U0001f600", "plain", "plain"]
 
 
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import random
@@ -23,7 +24,7 @@ from tolerant.data import load
 from tolerant.data.sources import NAMED
 from tolerant.experiment import attempt, claim, engines, grid, work
 from tolerant.experiment import row as row_module
-from tolerant.experiment.claim import Claim
+from tolerant.experiment.claim import Claim, Outcome
 from tolerant.experiment.problem import make_problem
 from tolerant.experiment.progress import Progress
 from tolerant.experiment.row import choose
@@ -85,6 +86,18 @@ def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: 
     assert used[0][1] is None
     np.testing.assert_allclose(used[1][1], matrix, atol=1e-4)
     np.testing.assert_allclose(used[1][1].sum(axis=1), 1)
+
+
+def test_the_rows_of_a_run_go_when_it_ends(tmp_path: Path) -> None:
+    """Of open-set noise each run has pictures of its own: a grid of them filled the memory."""
+    alive: list[int] = []
+
+    def tell(outcome: Outcome) -> None:
+        gc.collect()
+        alive.append(sum(type(each) is work.Work for each in gc.get_objects()))
+
+    run(tiny("cce", "lq", "mae"), results=tmp_path, checkpoints=tmp_path / "runs", tell=tell)
+    assert alive == [1, 1, 1]  # the one whose end is told of
 
 
 def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:

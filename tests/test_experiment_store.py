@@ -48,8 +48,17 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path, cut: int) -> None:
     assert store.torn() == ["runs.jsonl:2"]
 
 
-def test_a_file_of_another_tool_is_skipped_and_named(tmp_path: Path) -> None:
-    (tmp_path / "other.jsonl").write_text('{"key": "a", "value": 3}\n')
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"key": "a", "value": 3}',
+        '{"key": ["a"], "spec": {}, "versions": {}}',
+        '{"key": "a", "spec": "b", "versions": 2}',
+        "[" * 100_000,
+    ],
+)
+def test_a_file_of_another_tool_is_skipped_and_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "other.jsonl").write_text(f"{line}\n")
     store = Store(tmp_path)
     assert (stored(store), select(store, "digits"), store.torn()) == ({}, [], ["other.jsonl:1"])
     said = CliRunner().invoke(make_app(), ["report", "digits", "--results", str(tmp_path)])

@@ -24,6 +24,41 @@ def test_text_is_utf8_and_bytes_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "b").read_bytes() == b"\x00\xff"
 
 
+def test_half_a_character_is_written_as_its_escape(tmp_path: Path) -> None:
+    """A folder may be called by bytes that are no UTF-8; JSON gives its name back."""
+    name = os.fsdecode(b"caf\xe9")
+    write_json(tmp_path / "a.json", {"source": name})
+    assert (tmp_path / "a.json").read_bytes() == b'{\n  "source": "caf\\udce9"\n}\n'
+    assert read_json(tmp_path / "a.json") == {"source": name}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_leads_to_the_new_content(tmp_path: Path, there: bool) -> None:
+    (tmp_path / "other").mkdir()
+    target, link = tmp_path / "other" / "real.csv", tmp_path / "link.csv"
+    if there:
+        target.write_text("old")
+    link.symlink_to("other/real.csv")
+    write_atomic(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["link.csv", "other", "real.csv"]
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """So are devices: as root, `--out /dev/null` would make a file of it for every program."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomic(pipe, "rows")
+        assert os.read(reader, 100) == b"rows"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
 def test_folders_are_made_and_nothing_else_is_left(tmp_path: Path) -> None:
     write_atomic(tmp_path / "x" / "y" / "a.txt", "1")
     write_atomic(tmp_path / "x" / "y" / "a.txt", "2")

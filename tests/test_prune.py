@@ -219,6 +219,19 @@ def test_a_lost_class_keeps_its_best_rows_and_says_so():
     assert pruner.rescued.tolist() == []
 
 
+def test_many_lost_classes_are_looked_for_together(monkeypatch):
+    """Looking through a million rows for each of 10,000 classes took 25 s a round."""
+    labels = np.arange(300) % 100
+    pruner = Pruner(300, labels, k=0.5)
+    looked = []
+    find = np.flatnonzero
+    monkeypatch.setattr(np, "flatnonzero", lambda array: (looked.append(len(array)), find(array))[1])
+    with pytest.warns(UserWarning, match="of class 0, 1, 2"):
+        pruner.update(np.arange(300), np.where(labels < 99, 0.1, 0.9) + np.arange(300) / 1e6)
+    assert pruner.rescued.tolist() == list(range(200, 299))
+    assert looked.count(300) == 1
+
+
 def test_a_lost_class_is_called_by_its_name():
     pruner = Pruner(4, [0, 0, 1, 1], class_names=("cat", "dog"))
     with pytest.warns(UserWarning, match="would keep no row of class dog; its rows"):

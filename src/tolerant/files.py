@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,9 +20,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     The bytes go to a temporary file in the same folder (a rename across disks is no
     rename), reach the disk, and then replace `path` in one step, which reaches the disk
     before this returns: what is written next may rely on it. After an error `path` is what
-    it was and the temporary file is gone.
+    it was and the temporary file is gone. A link stays, and the file it leads to is replaced; a
+    pipe or a device, such as /dev/stdout, is written to as it is.
     """
     path = Path(path)
+    if _is_stream(path):
+        with path.open("wb") as file:
+            yield file
+        return
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
     # Not by tempfile: its files are 0600, unreadable for others in a shared folder, and the umask that
     # would mend it can only be read by setting it, for all threads.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -43,8 +51,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             temporary.unlink()
 
 
+def _is_stream(path: Path) -> bool:
+    """Neither a file nor a folder: a rename onto /dev/null would take it from the whole machine."""
+    with suppress(OSError):
+        mode = path.stat().st_mode
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return False
+
+
 def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
     """Write `data` (text as UTF-8) to `path`, whole or not at all.
+
+    Half a character, as a path of undecodable bytes has it, becomes its escape `\\udce9`, which is also
+    what JSON calls it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +72,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
     'whole'
     """
     with replacing(path) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
+        file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:

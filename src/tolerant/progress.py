@@ -31,7 +31,8 @@ def progress_bar(
     ...     bar.update(1)
     ...     bar.update(2)
     """
-    if not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":  # torchrun: rank 0 shows
+    # None where there is no standard error (pythonw, a closed one); of torchrun's ranks the first shows.
+    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":
         yield Bar()
         return
     try:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.audit.one_rate import OwnAndRest
+
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -47,14 +49,27 @@ class NoiseModel:
     symmetric: bool = False
     """T has one noise rate for all classes, since there are too few rows for more."""
 
+    @property
+    def wrong(self) -> float:
+        """The mean noise rate of the classes."""
+        return float(1.0 - self.transition.diagonal().mean())
+
+    def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+        """The share of wrong labels among these."""
+        if self.symmetric:
+            return OwnAndRest.of(given_labels, probs, self.sharpness).expected_wrong(self.wrong)
+        return expected_wrong(by_label(given_labels, sharpen(probs, self.sharpness)), self.transition)
+
     def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
         """[N] log P(right) - log P(wrong) of each given label.
 
         T enters halfway to its symmetric average. On its own it also learns which classes the model
         confuses, and then suspects every row of a hard pair: under uniform noise the ranking suffers.
         """
+        if self.symmetric:
+            return OwnAndRest.of(given_labels, probs, self.sharpness).log_odds_right(self.wrong)
         num_rows, num_classes = probs.shape
-        damped = (self.transition + _symmetric(self.transition)) / 2
+        damped = (self.transition + _same_mistakes(num_classes, self.wrong)) / 2
         result = np.empty(num_rows)
         step = max(1, _BLOCK // num_classes)
         for start in range(0, num_rows, step):
@@ -70,18 +85,31 @@ class NoiseModel:
 def fit_noise_model(given_labels: Labels, probs: NDArray[np.floating]) -> NoiseModel:
     """The sharpness and the transition matrix under which the given labels are most likely."""
     num_rows, num_classes = probs.shape
-    symmetric = num_classes**2 > _ENTRIES_A_ROW * num_rows
+    if num_classes**2 > _ENTRIES_A_ROW * num_rows:
+        return _fit_symmetric(given_labels, probs)
     transition = np.full((num_classes, num_classes), 0.2 / num_classes) + 0.8 * np.eye(num_classes)
-    best_fit, best = -np.inf, NoiseModel(transition, 1.0, symmetric)
+    best_fit, best = -np.inf, NoiseModel(transition, 1.0)
     for sharpness in _SHARPNESS:
         rows = by_label(given_labels, sharpen(probs, float(sharpness)))
-        transition = maximise(rows, transition, symmetric)
+        transition = maximise(rows, transition)
         log_likelihood = sum(
             float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows)
         )
         if log_likelihood > best_fit:
-            best_fit, best = log_likelihood, NoiseModel(transition, float(sharpness), symmetric)
+            best_fit, best = log_likelihood, NoiseModel(transition, float(sharpness))
     return best
+
+
+def _fit_symmetric(given_labels: Labels, probs: NDArray[np.floating]) -> NoiseModel:
+    num_classes = probs.shape[1]
+    wrong = 0.2 - 0.2 / num_classes
+    best_fit, best = -np.inf, (wrong, 1.0)
+    for sharpness in map(float, _SHARPNESS):
+        rows = OwnAndRest.of(given_labels, probs, sharpness)
+        wrong = rows.fit(wrong)
+        if (log_likelihood := rows.log_likelihood(wrong)) > best_fit:
+            best_fit, best = log_likelihood, (wrong, sharpness)
+    return NoiseModel(_same_mistakes(num_classes, best[0]), best[1], symmetric=True)
 
 
 def sharpen(probs: NDArray[np.floating], sharpness: float) -> Matrix:
@@ -102,10 +130,8 @@ def by_label(given_labels: Labels, sharp: Matrix) -> list[Matrix]:
     return np.split(sharp[order], np.cumsum(counts)[:-1])
 
 
-def maximise(rows: list[Matrix], transition: Matrix, symmetric: bool = False) -> Matrix:
-    """The most likely T, or symmetric T, for the rows of each given label, from a first guess, by EM."""
-    if symmetric:
-        return _maximise_symmetric(rows, transition)
+def maximise(rows: list[Matrix], transition: Matrix) -> Matrix:
+    """The most likely T for the rows of each given label, from a first guess, by EM."""
     # Keeps every label possible, so no division by zero; a class without any row keeps its label.
     least = np.full_like(transition, 1e-9) + 1e-3 * np.eye(len(transition))
     for _ in range(_MOST_ITERATIONS):
@@ -122,21 +148,6 @@ def maximise(rows: list[Matrix], transition: Matrix, symmetric: bool = False) ->
     return transition
 
 
-def _maximise_symmetric(rows: list[Matrix], transition: Matrix) -> Matrix:
-    """As `maximise`, of one number: with T symmetric only each row's own probability matters."""
-    own = np.concatenate([part[:, label] for label, part in enumerate(rows)])
-    wrong = float(1.0 - transition.diagonal().mean())
-    for _ in range(_MOST_ITERATIONS):
-        by_mistake = wrong / (len(transition) - 1) * (1.0 - own)
-        updated = float((by_mistake / (by_mistake + (1.0 - wrong) * own)).mean())
-        # Not quite 0 and not quite 1, so that every label stays possible however sure the model is.
-        updated = min(max(updated, 1e-9), 1.0 - 1e-3)
-        moved, wrong = abs(updated - wrong), updated
-        if moved < _STILL / 100:  # a single number, which all rows determine, can be had more exactly
-            break
-    return _same_mistakes(len(transition), wrong)
-
-
 def expected_wrong(rows: list[Matrix], transition: Matrix) -> float:
     """The share of wrong labels that T and these rows of each given label lead one to expect."""
     right = sum(
@@ -144,10 +155,6 @@ def expected_wrong(rows: list[Matrix], transition: Matrix) -> float:
         for label, own in enumerate(rows)
     )
     return min(max(1.0 - right / sum(len(own) for own in rows), 0.0), 1.0)
-
-
-def _symmetric(transition: Matrix) -> Matrix:
-    return _same_mistakes(len(transition), float(1.0 - transition.diagonal().mean()))
 
 
 def _same_mistakes(num_classes: int, wrong: float) -> Matrix:

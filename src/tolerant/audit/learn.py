@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, fit_noise_model, sharpen
+from tolerant.audit.belief import NoiseModel, fit_noise_model
 from tolerant.audit.plan import LEAST_TO_PRUNE, TRUNCATED, Settings, make_job
 from tolerant.audit.scoring import OutOfFold, out_of_fold
 from tolerant.audit.suspects import FIT_ROWS, Suspects, check_names, find_suspects
@@ -185,10 +185,11 @@ def believe(given_labels: np.ndarray, log_odds_right: np.ndarray) -> np.ndarray:
     [True, False, False, True]
     """
     believed = log_odds_right > 0
-    for label in np.unique(given_labels):
-        own = np.flatnonzero(given_labels == label)
-        least = -(-len(own) // 10)
-        believed[own[np.argsort(-log_odds_right[own], kind="stable")[:least]]] = True
+    # By class and, in it, by doubt: looking for the rows of each of 10,000 classes among a million took 25 s.
+    order = np.lexsort((-log_odds_right, given_labels))
+    _, starts, counts = np.unique(given_labels[order], return_index=True, return_counts=True)
+    place = np.arange(len(order)) - np.repeat(starts, counts)
+    believed[order[place < np.repeat(-(-counts // 10), counts)]] = True
     return believed
 
 
@@ -200,9 +201,8 @@ def choose_k(given_labels: np.ndarray, probs: np.ndarray, noise: NoiseModel | No
     0.2
     """
     noise = noise or _fit_noise(given_labels, probs)
-    rows = by_label(given_labels, sharpen(probs, noise.sharpness))
     p_y = probs[np.arange(len(given_labels)), given_labels]
-    k = np.quantile(p_y, expected_wrong(rows, noise.transition), method="lower")
+    k = np.quantile(p_y, noise.expected_wrong(given_labels, probs), method="lower")
     return float(np.clip(k, *_K_RANGE))
 
 

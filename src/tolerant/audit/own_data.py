@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,8 +102,20 @@ def train_source(
         labels=labels,
         limit=limit,
     )
-    shutil.rmtree(checkpoints)
+    _clear(checkpoints)
     return learned
+
+
+def _clear(checkpoints: Path) -> None:
+    """Remove all checkpoints, those of other settings too; the run is written, so nothing may fail here.
+
+    The folder can be a link to a larger disk, with other things in it, and another training may be at work.
+    """
+    for folder in checkpoints.iterdir():
+        if re.fullmatch("[0-9a-f]{16}", folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        checkpoints.rmdir()
 
 
 def _fingerprint(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, maximise, sharpen
+from tolerant.audit.one_rate import OwnAndRest
 
 _SOFTER = 0.6  # how much less sure of itself the model is taken to be for the lower end (see `RateInterval`)
 _RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
@@ -54,17 +56,12 @@ def rate_interval(
     generator: np.random.Generator,
 ) -> RateInterval:
     """How many of these labels are wrong, as far as the predictions can tell."""
-    sharp = sharpen(probs, model.sharpness)
-    estimate = expected_wrong(by_label(given, sharp), model.transition)
-    soft_rows = by_label(given, sharpen(probs, _SOFTER * model.sharpness))
-    softer = expected_wrong(soft_rows, maximise(soft_rows, model.transition, model.symmetric))
+    estimate, softer, refit = (_one_rate if model.symmetric else _whole_matrix)(model, given, probs)
     doubted = float(np.mean(probs.argmax(axis=1) != given))
     size = min(len(given), _RESAMPLE_ROWS)
     rates = np.empty(_RESAMPLES)
     for resample in range(_RESAMPLES):
-        rows = generator.integers(len(given), size=size)
-        own = by_label(given[rows], sharp[rows])
-        rates[resample] = expected_wrong(own, maximise(own, model.transition, model.symmetric))
+        rates[resample] = refit(generator.integers(len(given), size=size))
     error = 1.96 * rates.std(ddof=1) * np.sqrt(size / len(given))
     doubted_error = 1.96 * np.sqrt(doubted * (1.0 - doubted) / len(given))
     # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three"), and with nothing
@@ -73,3 +70,26 @@ def rate_interval(
     high = max(estimate + error, doubted + doubted_error, estimate + least_error)
     low = min(softer - error, estimate - max(error, least_error))
     return RateInterval(estimate, float(max(low, 0.0)), float(min(high, 1.0)))
+
+
+Readings = tuple[float, float, Callable[[NDArray[np.int64]], float]]
+"""The share of wrong labels; of a softer model; and a function that fits some rows and tells theirs."""
+
+
+def _whole_matrix(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> Readings:
+    def fitted(rows: list[NDArray[np.float64]]) -> float:
+        return expected_wrong(rows, maximise(rows, model.transition))
+
+    sharp = sharpen(probs, model.sharpness)
+    estimate = expected_wrong(by_label(given, sharp), model.transition)
+    softer = fitted(by_label(given, sharpen(probs, _SOFTER * model.sharpness)))
+    return estimate, softer, lambda rows: fitted(by_label(given[rows], sharp[rows]))
+
+
+def _one_rate(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> Readings:
+    def fitted(rows: OwnAndRest) -> float:
+        return rows.expected_wrong(rows.fit(model.wrong))
+
+    whole = OwnAndRest.of(given, probs, model.sharpness)
+    softer = fitted(OwnAndRest.of(given, probs, _SOFTER * model.sharpness))
+    return whole.expected_wrong(model.wrong), softer, lambda rows: fitted(whole.take(rows))

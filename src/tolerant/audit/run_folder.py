@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -48,6 +49,9 @@ _FILES = (
     "report.html",
     "spec.json",
 )
+_NAMES = "|".join(map(re.escape, _FILES))
+# All that a run may leave in its folder, the temporary file of a write that was cut off among it.
+_OURS = re.compile(rf"checkpoints|earlier-\d+|{_NAMES}|\.({_NAMES})\.\w+")
 _CURVES = {
     "train_loss": "training loss",
     "validation_accuracy": "held-out rows labelled as given",
@@ -181,8 +185,11 @@ def _set_aside(folder: Path, fingerprint: str) -> None:
 
 
 def unfinished(folder: str | os.PathLike[str]) -> bool:
-    """A training was stopped here: there is nothing but its checkpoints, and no folder of pictures."""
-    return Path(folder).is_dir() and {path.name for path in Path(folder).iterdir()} == {"checkpoints"}
+    """A training was stopped here, be it while it wrote its files: this is no folder of pictures."""
+    folder = Path(folder)
+    if (folder / "spec.json").exists() or not (folder / "checkpoints").is_dir():
+        return False
+    return all(_OURS.fullmatch(path.name) for path in folder.iterdir())
 
 
 def load_run(folder: str | os.PathLike[str]) -> SavedRun:
@@ -203,7 +210,7 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
             f"{path} has format {found!r}{version}; this version reads format {FORMAT}. "
             "Train again, or use the version that wrote it."
         )
-    try:
+    with _damage_named(folder):
         source = Source(**spec["source"])
         features = Features.from_dict(spec["features"])
         tensors = _read_tensors(folder / "model.safetensors")
@@ -212,8 +219,6 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
         model.load_state_dict(weights)
         mean, scale = tensors["preprocess/mean"].numpy(), tensors["preprocess/scale"].numpy()
         preprocess = Preprocess(spec["preprocess"], mean, scale)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{folder} is damaged: {error!r}. Train again.") from error
     return SavedRun(folder, spec, source, features, model.eval(), preprocess)
 
 
@@ -223,25 +228,42 @@ def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
     Refused where ids or labels are not as they were; edited inputs give a warning, since whoever corrects
     a few cells may still want the list of the others.
     """
-    if run.spec["label_digest"] != _digest(dataset):
-        raise ValueError(
-            f"the rows or labels of {run.source.name} are not those of {run.folder}. Train again."
+    with _damage_named(run.folder):
+        if run.spec["label_digest"] != _digest(dataset):
+            raise ValueError(
+                f"the rows or labels of {run.source.name} are not those of {run.folder}. Train again."
+            )
+        tensors = {n: t.numpy() for n, t in _read_tensors(run.folder / "audit.safetensors").items()}
+        if "input_digests" in tensors:  # older runs have none
+            _warn_of_edits(run, dataset, tensors["input_digests"])
+        kept = tensors["kept"]
+        pruned = run.spec["k"] is not None or not kept.all()  # in training, or by the folds alone
+        return find_suspects(
+            tensors["given_labels"],
+            tensors["probs"],
+            ids=dataset.ids,
+            class_names=dataset.class_names,
+            kept=kept if pruned else None,
+            pruned_at=tensors["pruned_at"] if pruned else None,
+            reviewed=tensors["reviewed"],
+            seed=run.spec["recipe"]["seed"],
         )
-    tensors = {n: t.numpy() for n, t in _read_tensors(run.folder / "audit.safetensors").items()}
-    if "input_digests" in tensors:  # older runs have none
-        _warn_of_edits(run, dataset, tensors["input_digests"])
-    kept = tensors["kept"]
-    pruned = run.spec["k"] is not None or not kept.all()  # in training, or by the folds alone
-    return find_suspects(
-        tensors["given_labels"],
-        tensors["probs"],
-        ids=dataset.ids,
-        class_names=dataset.class_names,
-        kept=kept if pruned else None,
-        pruned_at=tensors["pruned_at"] if pruned else None,
-        reviewed=tensors["reviewed"],
-        seed=run.spec["recipe"]["seed"],
-    )
+
+
+def load_history(run: SavedRun) -> list[dict[str, Any]]:
+    """One record an epoch."""
+    history = read_json(run.folder / "history.json")
+    if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
+        raise ValueError(f"{run.folder / 'history.json'} holds no record for each epoch. Train again.")
+    return history
+
+
+@contextmanager
+def _damage_named(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (IndexError, KeyError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{folder} is damaged: {error!r}. Train again.") from error
 
 
 def _warn_of_edits(run: SavedRun, dataset: NoisyDataset, digests: np.ndarray) -> None:

@@ -16,7 +16,7 @@ from tolerant.data.arrays import INPUTS, as_inputs, pick, read_npz
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 from tolerant.data.folder import SUFFIXES as PICTURES
-from tolerant.data.folder import find_pictures, is_class
+from tolerant.data.folder import find_pictures, is_class, readable
 from tolerant.data.frame import check_columns, check_table, read_frame, texts
 from tolerant.data.pictures import read_pictures
 from tolerant.data.sources import NAMED, load, stripped
@@ -119,7 +119,8 @@ class Features:
             found = sorted(p for top in (folder, *links) for p in find_pictures(top))
             if not found:
                 raise ValueError(f"{folder} has no pictures ({', '.join(PICTURES[:4])} ...)")
-            return self._pictures(folder, found, [p.relative_to(folder).as_posix() for p in found])
+            names = [readable(p.relative_to(folder).as_posix()) for p in found]
+            return self._pictures(folder, found, names)
         if not path.exists():
             raise FileNotFoundError(f"{source.name!r} is no data set, file or folder")
         if path.suffix.lower() == ".npz":

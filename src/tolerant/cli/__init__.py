@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import warnings
 from typing import Any
@@ -11,6 +13,7 @@ _INSTALL = "pip install 'tolerant[app]'"
 
 def main() -> None:
     """Entry point of the `tolerant` command and of `python -m tolerant`."""
+    _open_streams()
     try:
         app = make_app()
     except ModuleNotFoundError as missing:
@@ -23,6 +26,14 @@ def main() -> None:
         sys.exit(f"tolerant: {missing}{hint}")
     except (ValueError, OSError) as error:  # bad input: the sentence, not the stack
         sys.exit(f"tolerant: {error}")
+
+
+def _open_streams() -> None:
+    """Whatever a class is called can be printed, or hours of training would end in an error of encoding."""
+    if sys.stderr is None:  # closed, as under some schedulers
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def make_app() -> Any:

@@ -42,8 +42,7 @@ def audit(
     """
     options = dict(locals())  # as they were given
     from tolerant.audit.plan import Settings
-    from tolerant.audit.run_folder import load_run, load_suspects, unfinished, write_review
-    from tolerant.files import read_json
+    from tolerant.audit.run_folder import load_history, load_run, load_suspects, unfinished, write_review
 
     if not (Path(source) / "spec.json").is_file() and not unfinished(source):
         rows = own.make_source(source, options)
@@ -68,9 +67,8 @@ def audit(
             f"{out} holds another run, whose list would be lost; name a new folder", param_hint="--out"
         )
     dataset = run.load_rows()
-    suspects = load_suspects(run, dataset)
+    suspects, history = load_suspects(run, dataset), load_history(run)
     suspects.to_csv(out / "suspects.csv")
-    history = read_json(run.folder / "history.json")
     write_review(out, suspects, dataset, history, title=Path(run.source.name).name, limit=limit)
     next_out = out if out != own.RUN else None
     own.print_summary(suspects, out, run.source, run.spec["labels"], out=next_out)

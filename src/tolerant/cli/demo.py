@@ -35,8 +35,10 @@ def demo(
 ) -> None:
     """Train four losses on handwritten digits with 40 % wrong labels; needs no download."""
     from tolerant.data import load
+    from tolerant.files import make_folder
     from tolerant.noise import corrupt, symmetric
 
+    make_folder(out)  # refused now rather than after the trainings
     clean, test = load("digits", split="train"), load("digits", split="test")
     transition = symmetric(clean.num_classes, NOISE_RATE)
     noise = corrupt(clean.given_labels, transition, seed=seed, kind="symmetric", rate=NOISE_RATE)
@@ -47,7 +49,6 @@ def demo(
     )
     runs = _train(data, test, seed)
     _print_table(runs)
-    out.mkdir(parents=True, exist_ok=True)
     picture = out / "demo.png"
     _draw(runs, data, picture)
     typer.echo(f"\nThe picture is in {picture}. For your own data see the README.")
@@ -114,13 +115,16 @@ def _print_table(runs: dict[str, Trained]) -> None:
 def _draw(runs: dict[str, Trained], data: NoisyDataset, path: Path) -> None:
     from matplotlib.figure import Figure
 
+    from tolerant.files import replacing
+
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     halves: Any = figure.subfigures(1, 2, width_ratios=[1, 1.15])
     curves, grid = halves
     _draw_curves(curves.subplots(), runs)
     best = runs["truncated L_q"]
     _draw_suspects(grid, best.doubted[:40], best.result, data)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as file:
+        figure.savefig(file, dpi=150, format="png")
 
 
 def _draw_curves(axes: Any, runs: dict[str, Trained]) -> None:

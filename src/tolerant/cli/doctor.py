@@ -80,7 +80,7 @@ def _where(root: Path | None) -> str:
 
     try:
         return f"{data_root(root)}{'' if data_root(root).is_dir() else ' (not there yet)'}"
-    except ModuleNotFoundError as missing:
+    except (ModuleNotFoundError, ValueError) as missing:
         return f"no known folder ({missing})"
 
 
@@ -91,7 +91,7 @@ def _data(root: Path | None) -> list[tuple[str, str]]:
     for name, published in PUBLISHED.items():
         try:
             missing = missing_files(name, root)
-        except ModuleNotFoundError:
+        except (ModuleNotFoundError, ValueError):
             continue  # the line above says so
         if not missing:
             lines.append((name, f"found in {data_root(root) / published.folder}"))

@@ -6,7 +6,8 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from tolerant.data.dataset import Inputs
 
+_CGROUP = Path("/sys/fs/cgroup")
 _ROWS_AT_ONCE = 4096  # read when all of them are copied
 
 
@@ -99,9 +101,17 @@ def fits(inputs: Inputs, device: torch.device) -> bool:
 def _free_on_host() -> int:
     """Bytes of memory that are free; 0, so that rows are streamed, where the system does not say."""
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):  # Windows, macOS
         return 0
+    # A container sees the memory of its whole machine, and is killed at its own limit (cgroup v2, v1).
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):  # no such file, or no limit: "max"
+            free = min(free, int((_CGROUP / limit).read_text()) - int((_CGROUP / used).read_text()))
+    return max(free, 0)
 
 
 def copy_to(inputs: Inputs, device: torch.device) -> Tensor:

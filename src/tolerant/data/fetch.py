@@ -43,9 +43,9 @@ def download(
         try:
             _place(path, name, folder)
         except ValueError:  # no md5 told that it is damaged: left there, it would be taken the next time, too
-            path.unlink()
+            path.unlink(missing_ok=True)
             raise
-        path.unlink()
+        path.unlink(missing_ok=True)  # another process that gets the same set may have been first
     missing = missing_files(name, root)
     if missing:
         raise ValueError(f"the download of {published.title} did not contain {missing[0].name}")

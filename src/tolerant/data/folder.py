@@ -68,8 +68,8 @@ def load_folder(
         what = f"class folder {empty[0]} has" if len(empty) == 1 else f"class folders {', '.join(empty)} have"
         raise ValueError(f"{what} no pictures; remove {'it' if len(empty) == 1 else 'them'} or put some in")
     files = [file for found in of_class.values() for file in found]
-    labels = [entry.name for entry, found in of_class.items() for _ in found]
-    ids = [file.relative_to(folder).as_posix() for file in files]
+    labels = [readable(entry.name) for entry, found in of_class.items() for _ in found]
+    ids = [readable(file.relative_to(folder).as_posix()) for file in files]
     return _load_files(folder, files, labels, ids, size, class_names, min_per_class)
 
 
@@ -102,6 +102,15 @@ def find_pictures(folder: Path) -> list[Path]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [Path(base) / name for name in names if is_picture(name)]
     return sorted(found)
+
+
+def readable(name: str) -> str:
+    r"""A name that can be printed and stored: bytes that are no UTF-8, of an old archive, as `\xe9`.
+
+    >>> readable(os.fsdecode(b"caf\xe9.png"))
+    'caf\\xe9.png'
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def is_picture(name: str) -> bool:

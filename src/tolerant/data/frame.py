@@ -109,12 +109,23 @@ def _read_json_lines(path: Path) -> Any:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 try:
-                    rows.append(json.loads(line))
+                    rows.append(json.loads(_whole_characters(line)))
                 except json.JSONDecodeError as error:
                     raise ValueError(f"line {number} is not JSON: {error}") from error
                 if not isinstance(rows[-1], dict):
                     raise ValueError(f"line {number} is no JSON object with a name for every cell")
     return extra("pandas").DataFrame(rows)
+
+
+def _whole_characters(line: bytes) -> bytes | str:
+    r"""JSON without the half characters that cutting text at a length leaves: "\ud83d" alone becomes U+FFFD.
+
+    pandas refuses them, and no file could hold them.
+    """
+    if b"\\ud" not in line.lower():
+        return line
+    text = json.dumps(json.loads(line), ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _open(path: Path) -> IO[bytes]:

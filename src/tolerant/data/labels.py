@@ -29,7 +29,7 @@ def encode_labels(
     names = [str(word) for word in found]
     if class_names is not None:
         known = [str(name) for name in class_names]
-        unknown = [name for name in names if name not in known]
+        unknown = sorted(set(names).difference(known))
         if unknown:
             raise ValueError(f"{source}: label {unknown[0]!r} is none of the classes {known!r}")
     else:

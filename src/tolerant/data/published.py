@@ -102,9 +102,15 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     """The data folder: `root`, or TOLERANT_DATA, or the platform's cache."""
     if root is None:
         root = os.environ.get("TOLERANT_DATA") or None
-    if root is None:
-        root = Path(extra("platformdirs").user_cache_dir("tolerant")) / "data"
-    return Path(root).expanduser()
+    try:
+        if root is None:
+            root = Path(extra("platformdirs").user_cache_dir("tolerant")) / "data"
+        return Path(root).expanduser()
+    except RuntimeError as error:  # in a container, a user without a name
+        raise ValueError(
+            "no folder for the data: this user has no home folder. Set TOLERANT_DATA to one, or pass "
+            "root=... (--root)"
+        ) from error
 
 
 def missing_files(name: str, root: str | os.PathLike[str] | None = None) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from tolerant.experiment.claim import Claim, Outcome, Tell, describe_error
 from tolerant.experiment.spec import RunSpec
@@ -31,9 +32,11 @@ class Runner:
         """Every spec once: done, or found stored, busy elsewhere, or failed; none stops the others."""
         fleet = Fleet(side_by_side=self.side_by_side, device=self.device, progress="quiet")
         shares = _Shares()
-        started: list[tuple[Claim, Work]] = []
+        # By the number of their job, until it ends: of open-set noise each has pictures of its own, 150 MB.
+        started: dict[int, tuple[Claim, Work]] = {}
 
         def jobs() -> Iterator[Job]:
+            numbers = count()
             for spec in specs:
                 claim = Claim(spec, self.results, self.checkpoints)
                 try:
@@ -45,12 +48,14 @@ class Runner:
                 if outcome is not None:
                     tell(outcome)
                     continue
-                started.append((claim, work))
+                number = next(numbers)
+                started[number] = claim, work
+                del work  # or it would stay until the next one is made
                 shares.start(spec.key)
-                yield work.job
+                yield started[number][1].job
 
         def on_result(index: int, result: TrainResult | Exception) -> None:
-            claim, work = started[index]
+            claim, work = started.pop(index)
             wall_s, share = shares.end(claim.spec.key)
             try:
                 if isinstance(result, Exception):
@@ -68,7 +73,7 @@ class Runner:
         try:
             fleet.run(jobs(), on_result)
         finally:
-            for claim, _ in started:
+            for claim, _ in started.values():
                 claim.close()
 
 

@@ -15,7 +15,7 @@ from tolerant.files import read_json, sync_folder, write_atomic
 
 Row = dict[str, Any]
 LOCK = ".lock"
-_OURS = {"key", "spec", "versions"}  # a file of another tool that lies here may have keys, too
+_OURS = {"key": str, "spec": dict, "versions": dict}  # another tool's file here may have keys, too
 COLUMNS_DIGITS = 5  # significant digits of a history column: finer than any figure or table shows
 
 
@@ -135,9 +135,10 @@ def locked(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[boo
 def _parse(line: bytes) -> Row | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) and row.keys() >= _OURS else None
+    ours = isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in _OURS.items())
+    return row if ours else None
 
 
 def _rounded(value: Any) -> Any:

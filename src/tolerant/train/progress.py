@@ -27,7 +27,7 @@ class Display:
         self._tasks: dict[int, Any] = {}
         self._shown: dict[int, int] = {}
         self._next = 0.0
-        self.mode = mode
+        self.mode = "quiet" if sys.stderr is None else mode  # pythonw, a closed one
 
     def __enter__(self) -> Display:
         if self.mode == "bar" or (self.mode == "auto" and sys.stderr.isatty()):

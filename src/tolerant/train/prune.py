@@ -291,10 +291,8 @@ class Pruner:
         """Give each class below its floor its best rows back; says what would have been missing, if any."""
         short = np.flatnonzero(self._above < self._floor)
         best = [np.empty(0, dtype=np.int64)]
-        for label in short:
-            pruned = ~self._kept if self._labels is None else ~self._kept & (self._labels == label)
-            index = np.flatnonzero(pruned)
-            best.append(_best(index, self._p_y[index], int((self._floor - self._above)[label])))
+        for label, index in self._pruned_of(short):
+            best.append(_best(index, self._p_y[index], int(self._floor[label] - self._above[label])))
         self._rescued = np.concatenate(best)
         self._kept[self._rescued] = True
         if not len(short):
@@ -303,6 +301,20 @@ class Pruner:
         names = ", ".join(self._names[label] for label in short[:10]) + (" ..." if len(short) > 10 else "")
         of = "" if self._labels is None else f" of class {names}"
         return f"pruning at k={self.k} would keep {few}{of}"
+
+    def _pruned_of(self, classes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """The pruned rows of each of these classes, in ascending order."""
+        if self._labels is None:
+            yield from ((label, np.flatnonzero(~self._kept)) for label in classes.tolist())
+            return
+        if len(classes):
+            wanted = np.zeros(len(self._above), dtype=np.bool_)
+            wanted[classes] = True
+            rows = np.flatnonzero(~self._kept & wanted[self._labels])
+            # Sorted once: a search for each of 10,000 classes among a million rows took 25 s.
+            rows = rows[np.argsort(self._labels[rows], kind="stable")]
+            ends = np.searchsorted(self._labels[rows], classes, side="right")
+            yield from zip(classes.tolist(), np.split(rows, ends[:-1]), strict=True)
 
 
 def _check_k(k: float) -> None:
