@@ -196,6 +196,24 @@ def test_pruning_keeps_what_the_best_model_so_far_believes():
     assert last["prune_recall"] == pytest.approx((~after.kept)[wrong].mean())
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_where_no_epoch_beats_the_most_frequent_label_the_loss_chooses(weighted):
+    """Of ties the first was taken: an epoch of a handful of steps, whose ranking was that of its first weights.
+
+    One row in twenty is of the rare class, and none is so likely of it that a model should say so.
+    """
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(800, 4)).astype(np.float32)
+    given = (rng.random(800) < 0.05 * np.exp(inputs[:, 0]) / np.exp(0.5)).astype(np.int64)
+    data = NoisyDataset(inputs, given, None, ("often", "rare"))
+    recipe = quick(epochs=6, lr=0.02, validation_fraction=0.25)
+    result = fit(data, recipe=recipe, loss="cce", sample_weight=np.full(800, 3.0) if weighted else None)
+    accuracies = {round(record["validation_accuracy"], 6) for record in result.history}
+    assert len(accuracies) == 1  # all epochs are alike by it
+    losses = [record["validation_loss"] for record in result.history]
+    assert result.epoch == int(np.argmin(losses)) > 0
+
+
 @pytest.mark.parametrize(("at_most", "prunes"), [(1.0, True), (0.6, True), (0.5, False)])
 def test_a_round_that_would_prune_too_many_is_left_out(at_most, prunes):
     """Of 297 rows 178, a share of 0.599, lie at or below k."""

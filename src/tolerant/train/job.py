@@ -227,8 +227,8 @@ def _plain(value: Any) -> Any:
 class TrainResult:
     """A trained model and how it came about.
 
-    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals), or the
-    last with ``select="last"``. The test set chooses nothing: ``oracle_test_accuracy``, the best of
+    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals; where none
+    beats naming the most frequent label, the one of the lowest loss), or the last with ``select="last"``. The test set chooses nothing: ``oracle_test_accuracy``, the best of
     all epochs, is what choosing by it would have shown, and no fair result.
     """
 

@@ -32,11 +32,12 @@ class Run:
 
     **Pruning** (algorithm 1 of the paper). Before an epoch that the schedule names, "the model at the
     optimal epoch based on maximum validation accuracy" scores every training row. Read here as: of all
-    epochs so far, the one of the highest accuracy on the noisy validation rows (the first of equals),
-    with its weights and batch-norm statistics as they were at its end. That model only decides which
-    rows are kept: training goes on from the current weights, since the paper trains 120 epochs in one
-    go, its learning rate falling at 40 and 80, and starts none of them again. Without validation rows
-    the current model scores. A round that would prune more than ``job.prune_at_most`` of the rows is left
+    epochs so far, the one of the highest accuracy on the noisy validation rows (the first of equals; of
+    epochs no better than naming the most frequent label, the one of the lowest loss on these rows), with
+    its weights and batch-norm statistics as they were at its end. That model only decides which rows are
+    kept: training goes on from the current weights, since the paper trains 120 epochs in one go, its
+    learning rate falling at 40 and 80, and starts none of them again. Without validation rows the current
+    model scores. A round that would prune more than ``job.prune_at_most`` of the rows is left
     out, and all stay as they were.
     """
 
@@ -110,6 +111,7 @@ class Run:
         self.rows.make_draws(self.recipe)
         own = None if job.validation is not None else self.validation_index
         self.validation = None if held_out is None else rows(held_out, held_out.given_labels, own)
+        self._constant_accuracy = 0.0 if self.validation is None else _constant_accuracy(self.validation)
         self.test = None
         if job.test is not None:
             clean = job.test.true_labels
@@ -234,9 +236,20 @@ class Run:
             return
         if self.best is None:
             self.best, self.best_epoch = clone(self.weights.tensors()), record["epoch"]
-        elif accuracy > self.history[self.best_epoch]["validation_accuracy"]:
+        elif self._is_better(record, self.history[self.best_epoch]):
             copy_into(self.best, self.weights.tensors())
             self.best_epoch = record["epoch"]
+
+    def _is_better(self, record: Record, best: Record) -> bool:
+        """By noisy-validation accuracy; where neither beats the most frequent label, by the loss.
+
+        With one label in twenty of the rare class, every epoch that never names it is as accurate as any
+        other. The first of them, hardly trained, would prune that class, and be the result.
+        """
+        accuracy, highest = record["validation_accuracy"], best["validation_accuracy"]
+        if max(accuracy, highest) <= self._constant_accuracy:
+            return bool(record["validation_loss"] < best["validation_loss"])
+        return bool(accuracy > highest)
 
     def _save(self) -> None:
         if self._checkpoints is None or self.rows.ranks.rank > 0:
@@ -305,6 +318,12 @@ class Run:
             validation_index=self.validation_index,
             time_s=self._time_s,
         )
+
+
+def _constant_accuracy(rows: Rows) -> float:
+    """The accuracy of naming one class for all rows, that of most weight; a hair more, for rounding."""
+    weight = None if rows.weight is None else rows.weight.cpu().double()
+    return float(torch.bincount(rows.labels.cpu(), weight).max()) / len(rows) + 1e-9
 
 
 def _on_device(model: nn.Module, device: torch.device) -> nn.Module:
