@@ -14,7 +14,7 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -220,6 +220,18 @@ def test_only_ratios_of_weights_matter(blobs):
     one = quick(folds=0).fit(X, given, sample_weight=weight)
     thousand = quick(folds=0).fit(X, given, sample_weight=1000 * weight)
     assert np.allclose(one.predict_proba(X), thousand.predict_proba(X), atol=1e-4)
+
+
+def test_a_rare_class_that_overlaps_the_other_is_learnt_and_not_called_noise():
+    """The first epoch was chosen, the class pruned with it, and a third of right labels called wrong."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1000, 4))
+    score = 2.5 * X[:, 0] + rng.logistic(size=1000)
+    y = (score > np.quantile(score, 0.95)).astype(int)
+    model = NoisyLabelClassifier(epochs=25, folds=2, random_state=0).fit(X[:600], y[:600])
+    assert roc_auc_score(y[600:], model.predict_proba(X[600:])[:, 1]) > 0.8
+    assert model.noise_rate_ < 0.05
+    assert model.kept_[y[:600] == 1].mean() > 0.2
 
 
 def test_class_weight_moves_the_border():

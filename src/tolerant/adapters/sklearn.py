@@ -40,11 +40,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         (:func:`tolerant.audit.plan.choose_q` says why). A few thousand photographs are hard for a network
         that starts from nothing: at most 0.3.
     k : float in (0, 1) or "auto"
-        Rows with p_y of at most k are pruned, unless they are more than half of the rows: then the model is
-        too weak to judge, and none are. "auto" takes the out-of-fold p_y below which as many rows
-        lie as labels are estimated to be wrong (:func:`tolerant.audit.learn.learn`); no true label is used.
-        On digits, one seed of each of six noises, no k from 0.1 to 0.9 changed the test accuracy
-        (results/bench/rate.jsonl); where it was looked into, the epoch chosen came before the first pruning.
+        Rows with p_y of at most k are pruned, unless they are more than half of the rows, or three quarters
+        of their class: then the model is too weak to judge, and none of these are. "auto" takes the
+        out-of-fold p_y below which as many rows lie as labels are estimated to be wrong
+        (:func:`tolerant.audit.learn.learn`); no true label is used. On digits, one seed of each of six
+        noises, no k from 0.1 to 0.9 changed the test accuracy (results/bench/rate.jsonl); where it was
+        looked into, the epoch chosen came before the first pruning.
     model : "auto", str or callable
         "auto": a dense network for features, a small convolutional one for pictures (ResNet-18 on a GPU
         from 20,000 pictures on). A name of ``tolerant.train.MODELS``, or a function

@@ -38,7 +38,8 @@ class Run:
     kept: training goes on from the current weights, since the paper trains 120 epochs in one go, its
     learning rate falling at 40 and 80, and starts none of them again. Without validation rows the current
     model scores. A round that would prune more than ``job.prune_at_most`` of the rows is left
-    out, and all stay as they were.
+    out, and all stay as they were; so do the rows of a class of which it would prune more than
+    ``job.prune_class_at_most``.
     """
 
     def __init__(self, job: Job, device: torch.device, *, graph: bool | None = None) -> None:
@@ -195,9 +196,12 @@ class Run:
         if now is not None:
             self.weights.load(now)
         arrived = yield from Arriving(p_y).wait()
-        if np.mean(arrived.numpy() <= np.float32(self.pruner.k)) > self.job.prune_at_most:
+        doubted = arrived.numpy() <= np.float32(self.pruner.k)
+        if doubted.mean() > self.job.prune_at_most:
             return
-        index = self.rows.ranks.share(np.arange(len(self.rows)))
+        share = np.bincount(self._given, doubted) / np.maximum(np.bincount(self._given), 1)
+        judged = np.flatnonzero(share[self._given] <= self.job.prune_class_at_most)
+        index = self.rows.ranks.share(judged)
         self.pruner.update(index, arrived[index])
         kept = self.pruner.kept.numpy()
         self.pruned_at[kept] = -1
