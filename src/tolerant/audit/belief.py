@@ -76,12 +76,15 @@ def fit_noise_model(given_labels: Labels, probs: NDArray[np.floating]) -> NoiseM
     for sharpness in _SHARPNESS:
         rows = by_label(given_labels, sharpen(probs, float(sharpness)))
         transition = maximise(rows, transition, symmetric)
-        log_likelihood = sum(
-            float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows)
-        )
-        if log_likelihood > best_fit:
-            best_fit, best = log_likelihood, NoiseModel(transition, float(sharpness), symmetric)
+        fit = log_likelihood(rows, transition)
+        if fit > best_fit:
+            best_fit, best = fit, NoiseModel(transition, float(sharpness), symmetric)
     return best
+
+
+def log_likelihood(rows: list[Matrix], transition: Matrix) -> float:
+    """Of the given labels, from the sharpened rows that carry each."""
+    return sum(float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows))
 
 
 def sharpen(probs: NDArray[np.floating], sharpness: float) -> Matrix:
