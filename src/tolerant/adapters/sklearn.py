@@ -54,7 +54,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         None: chosen by the number of rows.
     weight_decay : float
     validation_fraction : float
-        Share of rows held out, with their given labels, to choose the epoch; below 100 rows none are.
+        Share of rows held out, with their given labels, to choose the epoch. Below 200 rows none are, and
+        the last epoch is taken: a tenth of so few chooses by chance.
     folds : int
         `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
         one, each on its share. 0 saves that time (5 folds: five sixths of it) and misses memorised rows.
