@@ -126,3 +126,18 @@ def test_the_lower_end_takes_the_model_for_too_sure_of_itself() -> None:
     assert reading < rate.estimate - 0.03
     assert rate.low == pytest.approx(reading, abs=0.03)  # less its sampling error
     assert rate.low < reading
+
+
+@pytest.mark.parametrize("shares", [(0.95, 0.05), (0.5, 0.5), (0.1,) * 10])
+def test_where_predictions_know_nothing_no_noise_is_ruled_in(shares: tuple[float, ...]) -> None:
+    """Right labels that no column tells anything of: up to nine in ten were called wrong for sure."""
+    num_classes, generator = len(shares), np.random.default_rng(0)
+    given = generator.choice(num_classes, 1000, p=shares)
+    probs = np.empty((1000, num_classes))
+    for fold in range(5):  # the frequencies of the other folds, and a little of what is fitted to chance
+        held_out = np.arange(1000) % 5 == fold
+        others = np.bincount(given[~held_out], minlength=num_classes) / 800
+        probs[held_out] = others * np.exp(0.1 * generator.normal(size=(200, num_classes)))
+    probs /= probs.sum(axis=1, keepdims=True)
+    rate = rate_interval(fit_noise_model(given, probs), given, probs, np.random.default_rng(0))
+    assert rate.low == 0.0 < rate.high

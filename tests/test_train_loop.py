@@ -196,6 +196,24 @@ def test_pruning_keeps_what_the_best_model_so_far_believes():
     assert last["prune_recall"] == pytest.approx((~after.kept)[wrong].mean())
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_where_no_epoch_beats_the_most_frequent_label_the_loss_chooses(weighted):
+    """Of ties the first was taken: an epoch of a few steps, whose ranking was that of its first weights.
+
+    One row in twenty is of the rare class, and none is so likely of it that a model should say so.
+    """
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(800, 4)).astype(np.float32)
+    given = (rng.random(800) < 0.05 * np.exp(inputs[:, 0]) / np.exp(0.5)).astype(np.int64)
+    data = NoisyDataset(inputs, given, None, ("often", "rare"))
+    recipe = quick(epochs=6, lr=0.02, validation_fraction=0.25)
+    result = fit(data, recipe=recipe, loss="cce", sample_weight=np.full(800, 3.0) if weighted else None)
+    accuracies = {round(record["validation_accuracy"], 6) for record in result.history}
+    assert len(accuracies) == 1  # all epochs are alike by it
+    losses = [record["validation_loss"] for record in result.history]
+    assert result.epoch == int(np.argmin(losses)) > 0
+
+
 @pytest.mark.parametrize(("at_most", "prunes"), [(1.0, True), (0.6, True), (0.5, False)])
 def test_a_round_that_would_prune_too_many_is_left_out(at_most, prunes):
     """Of 297 rows 178, a share of 0.599, lie at or below k."""
@@ -212,10 +230,29 @@ def test_a_round_that_would_prune_too_many_is_left_out(at_most, prunes):
     assert (run.pruned_at >= 0).sum() == 297 - run.pruner.num_kept
 
 
+@pytest.mark.parametrize("name", ["prune_at_most", "prune_class_at_most"])
 @pytest.mark.parametrize("at_most", [0.0, 1.5, float("nan")])
-def test_prune_at_most_is_a_share(at_most):
-    with pytest.raises(ValueError, match=r"prune_at_most must be in \(0, 1\]; got"):
-        Run(Job(dataset=table(), model="mlp", loss="lq", recipe=quick(), prune_at_most=at_most), CPU)
+def test_prune_at_most_is_a_share(at_most, name):
+    with pytest.raises(ValueError, match=rf"{name} must be in \(0, 1\]; got"):
+        Run(Job(dataset=table(), model="mlp", loss="lq", recipe=quick(), **{name: at_most}), CPU)
+
+
+def test_a_class_that_would_be_pruned_nearly_empty_stays_and_the_others_are_pruned():
+    data, prune = table(), PruneSchedule(3, 1, 0.5)
+    given = np.where(np.arange(330) % 25 == 0, 0, data.given_labels % 3 + 1)  # class 0: rows of any kind
+    job = Job(dataset=data.with_given_labels(given), model="mlp", loss="lq", recipe=quick(), prune=prune)
+    job = replace(job, prune_class_at_most=0.75)
+    run = Run(job, CPU)
+    list(run.go())
+    list(run._prune())
+    p_y = np.exp(predict_log_proba(run.stepper.model, job.dataset, run.preprocess))
+    of_class_0 = given[run.train_index] == 0
+    doubted = p_y[run.train_index, given[run.train_index]] <= 0.5
+    assert doubted[of_class_0].mean() > 0.75
+    kept = run.pruner.kept.numpy()
+    assert kept[of_class_0].all()
+    assert not kept[~of_class_0].all()
+    assert (run.pruned_at[of_class_0] == -1).all()
 
 
 def test_pruned_rows_do_not_train():

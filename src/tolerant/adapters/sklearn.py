@@ -40,11 +40,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         (:func:`tolerant.audit.plan.choose_q` says why). A few thousand photographs are hard for a network
         that starts from nothing: at most 0.3.
     k : float in (0, 1) or "auto"
-        Rows with p_y of at most k are pruned, unless they are more than half of the rows: then the model is
-        too weak to judge, and none are. "auto" takes the out-of-fold p_y below which as many rows
-        lie as labels are estimated to be wrong (:func:`tolerant.audit.learn.learn`); no true label is used.
-        On digits, one seed of each of six noises, "auto" and the best k from 0.1 to 0.9 had the test accuracy
-        of 0.5 (results/bench/rate.jsonl); where it was looked into, the epoch chosen came before any pruning.
+        Rows with p_y of at most k are pruned, unless they are more than half of the rows, or three quarters
+        of their class: then the model is too weak to judge, and none of these are. "auto" takes the
+        out-of-fold p_y below which as many rows lie as labels are estimated to be wrong
+        (:func:`tolerant.audit.learn.learn`); no true label is used. On digits, one seed of each of six
+        noises, "auto" and the best k from 0.1 to 0.9 had the test accuracy of 0.5
+        (results/bench/rate.jsonl); where it was looked into, the epoch chosen came before any pruning.
     model : "auto", str or callable
         "auto": a dense network for features and for small grey pictures, a small convolutional one for others
         (ResNet-18 on a GPU from 20,000 on). A name of ``tolerant.train.MODELS``, or a function
@@ -57,7 +58,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Of Adam; None: 0.002 for pictures, 0.001 for features.
     weight_decay : float
     validation_fraction : float
-        Share of rows held out, with their given labels, to choose the epoch; below 100 rows none are.
+        Share of rows held out, with their given labels, to choose the epoch. Below 200 rows none are, and
+        the last epoch is taken: a tenth of so few chooses by chance.
     folds : int
         `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
         one, each on its share. 0 saves that time (5 folds: five sixths of it) and misses memorised rows.

@@ -60,6 +60,12 @@ class NoiseModel:
             return OwnAndRest.of(given_labels, probs, self.sharpness).expected_wrong(self.wrong)
         return expected_wrong(by_label(given_labels, sharpen(probs, self.sharpness)), self.transition)
 
+    def log_likelihood(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+        """Of these labels."""
+        if self.symmetric:
+            return OwnAndRest.of(given_labels, probs, self.sharpness).log_likelihood(self.wrong)
+        return log_likelihood(by_label(given_labels, sharpen(probs, self.sharpness)), self.transition)
+
     def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
         """[N] log P(right) - log P(wrong) of each given label.
 
@@ -92,11 +98,9 @@ def fit_noise_model(given_labels: Labels, probs: NDArray[np.floating]) -> NoiseM
     for sharpness in _SHARPNESS:
         rows = by_label(given_labels, sharpen(probs, float(sharpness)))
         transition = maximise(rows, transition)
-        log_likelihood = sum(
-            float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows)
-        )
-        if log_likelihood > best_fit:
-            best_fit, best = log_likelihood, NoiseModel(transition, float(sharpness))
+        fit = log_likelihood(rows, transition)
+        if fit > best_fit:
+            best_fit, best = fit, NoiseModel(transition, float(sharpness))
     return best
 
 
@@ -107,9 +111,14 @@ def _fit_symmetric(given_labels: Labels, probs: NDArray[np.floating]) -> NoiseMo
     for sharpness in map(float, _SHARPNESS):
         rows = OwnAndRest.of(given_labels, probs, sharpness)
         wrong = rows.fit(wrong)
-        if (log_likelihood := rows.log_likelihood(wrong)) > best_fit:
-            best_fit, best = log_likelihood, (wrong, sharpness)
+        if (fit := rows.log_likelihood(wrong)) > best_fit:
+            best_fit, best = fit, (wrong, sharpness)
     return NoiseModel(_same_mistakes(num_classes, best[0]), best[1], symmetric=True)
+
+
+def log_likelihood(rows: list[Matrix], transition: Matrix) -> float:
+    """Of the given labels, from the sharpened rows that carry each."""
+    return sum(float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows))
 
 
 def sharpen(probs: NDArray[np.floating], sharpness: float) -> Matrix:

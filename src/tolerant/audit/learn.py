@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,17 +101,15 @@ def learn(
         return replace(job, checkpoint=Path(checkpoints) / name.replace(" ", "-"), checkpoint_every=every)
 
     if folds >= 2:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "pruning at k=")  # the final training tells of its own
-            scored = out_of_fold(
-                dataset,
-                job_of,
-                folds=min(folds, num_rows),
-                seed=settings.seed,
-                device=device,
-                sample_weight=sample_weight,
-                progress=progress,
-            )
+        scored = out_of_fold(
+            dataset,
+            job_of,
+            folds=min(folds, num_rows),
+            seed=settings.seed,
+            device=device,
+            sample_weight=sample_weight,
+            progress=progress,
+        )
     else:
         scored = OutOfFold.none_of(dataset)
     believed, k = _judge(dataset, scored, settings, first_k)

@@ -49,6 +49,8 @@ class Job:
     prune: PruneSchedule | None = None
     prune_at_most: float = 1.0
     """A round that would prune more than this share of the training rows is left out. 1 is the paper's."""
+    prune_class_at_most: float = 1.0
+    """A class of which a round would prune more than this share stays as it was. 1 is the paper's."""
     transition: np.ndarray | Tensor | None = None
     validation: NoisyDataset | None = None
     test: NoisyDataset | None = None
@@ -92,11 +94,12 @@ class Job:
                 self._check_alike(name, other)
         if self.sample_weight is not None:
             _check_weight(self.sample_weight, len(self.dataset), train_index)
-        if not 0 < self.prune_at_most <= 1:
-            raise ValueError(
-                f"prune_at_most must be in (0, 1]; got {self.prune_at_most!r}. To train on all rows, use "
-                "prune=None."
-            )
+        for name in ("prune_at_most", "prune_class_at_most"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(
+                    f"{name} must be in (0, 1]; got {getattr(self, name)!r}. To train on all rows, use "
+                    "prune=None."
+                )
         if self.checkpoint_every < 1:
             raise ValueError(f"checkpoint_every must be 1 or more; got {self.checkpoint_every!r}.")
 
@@ -166,7 +169,8 @@ class Job:
         """What must be the same for a checkpoint to be gone on from."""
         named = isinstance(self.model, str)
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
-        limit = {} if self.prune_at_most == 1 else {"at_most": self.prune_at_most}
+        limits = {"at_most": self.prune_at_most, "class_at_most": self.prune_class_at_most}
+        limits = {name: share for name, share in limits.items() if share < 1}
         # What few runs have is named only where it is set: so checkpoints without it stay valid.
         rare: dict[str, Any] = {}
         if self.validation is not None:
@@ -176,7 +180,7 @@ class Job:
             rare["loss_tensors"] = {n: _digest(t.double().cpu().numpy()) for n, t in held.items()}
         return {
             "recipe": self.recipe.to_dict(),
-            "prune": None if self.prune is None else asdict(self.prune) | limit,
+            "prune": None if self.prune is None else asdict(self.prune) | limits,
             "model": self.model if named else type(self.model).__name__,
             "model_args": {k: _plain(v) for k, v in self.model_args.items()},
             "loss": str(loss),
@@ -227,9 +231,10 @@ def _plain(value: Any) -> Any:
 class TrainResult:
     """A trained model and how it came about.
 
-    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals), or the
-    last with ``select="last"``. The test set chooses nothing: ``oracle_test_accuracy``, the best of
-    all epochs, is what choosing by it would have shown, and no fair result.
+    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals; where none
+    beats naming the most frequent label, the one of the lowest loss), or the last with ``select="last"``.
+    The test set chooses nothing: ``oracle_test_accuracy``, the best of all epochs, is what choosing by it
+    would have shown, and no fair result.
     """
 
     model: nn.Module

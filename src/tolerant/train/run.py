@@ -32,12 +32,14 @@ class Run:
 
     **Pruning** (algorithm 1 of the paper). Before an epoch that the schedule names, "the model at the
     optimal epoch based on maximum validation accuracy" scores every training row. Read here as: of all
-    epochs so far, the one of the highest accuracy on the noisy validation rows (the first of equals),
-    with its weights and batch-norm statistics as they were at its end. That model only decides which
-    rows are kept: training goes on from the current weights, since the paper trains 120 epochs in one
-    go, its learning rate falling at 40 and 80, and starts none of them again. Without validation rows
-    the current model scores. A round that would prune more than ``job.prune_at_most`` of the rows is left
-    out, and all stay as they were.
+    epochs so far, the one of the highest accuracy on the noisy validation rows (the first of equals; of
+    epochs no better than naming the most frequent label, the one of the lowest loss on these rows), with
+    its weights and batch-norm statistics as they were at its end. That model only decides which rows are
+    kept: training goes on from the current weights, since the paper trains 120 epochs in one go, its
+    learning rate falling at 40 and 80, and starts none of them again. Without validation rows the current
+    model scores. A round that would prune more than ``job.prune_at_most`` of the rows is left
+    out, and all stay as they were; so do the rows of a class of which it would prune more than
+    ``job.prune_class_at_most``.
     """
 
     def __init__(self, job: Job, device: torch.device, *, graph: bool | None = None) -> None:
@@ -110,6 +112,7 @@ class Run:
         self.rows.make_draws(self.recipe)
         own = None if job.validation is not None else self.validation_index
         self.validation = None if held_out is None else rows(held_out, held_out.given_labels, own)
+        self._constant_accuracy = 0.0 if self.validation is None else _constant_accuracy(self.validation)
         self.test = None
         if job.test is not None:
             clean = job.test.true_labels
@@ -193,9 +196,12 @@ class Run:
         if now is not None:
             self.weights.load(now)
         arrived = yield from Arriving(p_y).wait()
-        if np.mean(arrived.numpy() <= np.float32(self.pruner.k)) > self.job.prune_at_most:
+        doubted = arrived.numpy() <= np.float32(self.pruner.k)
+        if doubted.mean() > self.job.prune_at_most:
             return
-        index = self.rows.ranks.share(np.arange(len(self.rows)))
+        share = np.bincount(self._given, doubted) / np.maximum(np.bincount(self._given), 1)
+        judged = np.flatnonzero(share[self._given] <= self.job.prune_class_at_most)
+        index = self.rows.ranks.share(judged)
         self.pruner.update(index, arrived[index])
         kept = self.pruner.kept.numpy()
         self.pruned_at[kept] = -1
@@ -234,9 +240,20 @@ class Run:
             return
         if self.best is None:
             self.best, self.best_epoch = clone(self.weights.tensors()), record["epoch"]
-        elif accuracy > self.history[self.best_epoch]["validation_accuracy"]:
+        elif self._is_better(record, self.history[self.best_epoch]):
             copy_into(self.best, self.weights.tensors())
             self.best_epoch = record["epoch"]
+
+    def _is_better(self, record: Record, best: Record) -> bool:
+        """By noisy-validation accuracy; where neither beats the most frequent label, by the loss.
+
+        With one label in twenty of the rare class, every epoch that never names it is as accurate as any
+        other. The first of them, hardly trained, would prune that class, and be the result.
+        """
+        accuracy, highest = record["validation_accuracy"], best["validation_accuracy"]
+        if max(accuracy, highest) <= self._constant_accuracy:
+            return bool(record["validation_loss"] < best["validation_loss"])
+        return bool(accuracy > highest)
 
     def _save(self) -> None:
         if self._checkpoints is None or self.rows.ranks.rank > 0:
@@ -305,6 +322,12 @@ class Run:
             validation_index=self.validation_index,
             time_s=self._time_s,
         )
+
+
+def _constant_accuracy(rows: Rows) -> float:
+    """The accuracy of naming one class for all rows, that of most weight; a hair more, for rounding."""
+    weight = None if rows.weight is None else rows.weight.cpu().double()
+    return float(torch.bincount(rows.labels.cpu(), weight).max()) / len(rows) + 1e-9
 
 
 def _on_device(model: nn.Module, device: torch.device) -> nn.Module:
