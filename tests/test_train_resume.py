@@ -21,6 +21,7 @@ from train_helpers import quick, table
 
 import tolerant.files
 from tolerant.losses import make_loss
+from tolerant.noise.transition import symmetric
 from tolerant.train import Callback, PruneSchedule, TrainResult, train
 from tolerant.train.checkpoint import Checkpoints
 
@@ -203,14 +204,21 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
             fit(checkpoint=tmp_path, **changes)
 
 
-def test_other_class_weights_or_validation_rows_are_another_run(tmp_path):
+def test_other_weights_transitions_or_validation_rows_are_another_run(tmp_path):
     recipe = quick(epochs=1)
     weighted = [make_loss("lq", weight=torch.tensor([1.0, 2.0, 3.0, w])) for w in (4.0, 5.0)]
     rows = [table(50, 0.0, seed=seed) for seed in (1, 2)]
-    for name, values in (("loss", [*weighted, "lq"]), ("validation", [*rows, None])):
-        first, second, none = ({name: value, "recipe": recipe} for value in values)
+    row_weights = [np.linspace(1, 2, len(table())), np.linspace(1, 3, len(table()))]
+    transitions = [symmetric(4, rate) for rate in (0.2, 0.3)]
+    for name, values in (
+        ("loss", [*weighted, "lq"]),
+        ("validation", [*rows, None]),
+        ("sample_weight", [*row_weights, None]),
+        ("transition", transitions),
+    ):
+        first, *others = ({name: value, "recipe": recipe} for value in values)
         fit(checkpoint=tmp_path / name, **first)
-        for other in (second, none):
+        for other in others:
             with pytest.raises(ValueError, match=f"another run: {name}"):
                 fit(checkpoint=tmp_path / name, **other)
         fit(checkpoint=tmp_path / name, **first)
