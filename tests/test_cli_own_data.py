@@ -164,6 +164,11 @@ def test_predicting_without_a_column_names_it(trained, tmp_path):
         tolerant("predict", trained / "run", tmp_path / "new.csv")
 
 
+def test_predicting_for_what_is_not_there_says_so(trained, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.csv' is no data set, file or folder"):
+        tolerant("predict", trained / "run", tmp_path / "none.csv")
+
+
 def test_audit_of_a_run_is_what_the_run_said(trained, tmp_path):
     before = (trained / "run" / "suspects.csv").read_text()
     output = tolerant("audit", trained / "run", "--out", tmp_path, "--limit", 3)
@@ -376,8 +381,11 @@ def test_a_folder_of_pictures(tmp_path, monkeypatch):
     tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "p.csv")
     assert [row["id"] for row in read(tmp_path / "p.csv")] == ["x.png", "y.png"]
     write_table(tmp_path / "t.csv")
-    with pytest.raises(ValueError, match="no column 'file'"):
+    with pytest.raises(ValueError, match=r"t\.csv has no column 'file'; it has .* Say which with file="):
         tolerant("predict", tmp_path / "run", tmp_path / "t.csv")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"empty has no pictures \("):
+        tolerant("predict", tmp_path / "run", tmp_path / "empty")
 
 
 def test_arrays_and_a_named_data_set(tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -740,6 +742,25 @@ def test_a_large_array_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_bad_npz(stored: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         load(npz(tmp_path, **stored))
+
+
+@pytest.mark.parametrize(
+    ("version", "names", "message"),
+    [((2, 0), "xy", ""), ((3, 0), "xy", r"array format \(3, 0\) is not known"), ((1, 0), "xyx", "two arrays")],
+)
+@pytest.mark.filterwarnings("ignore:Stored array in format", "ignore:Duplicate name")
+def test_npz_of_other_writers(version: tuple[int, int], names: str, message: str, tmp_path: Path) -> None:
+    stored = {"x": np.eye(4), "y": np.array([0, 0, 1, 1])}
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for name in names:
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, stored[name], version)
+            archive.writestr(f"{name}.npy", buffer.getvalue())
+    if message:
+        with pytest.raises(ValueError, match=f"not a readable NPZ file: {message}"):
+            load(tmp_path / "x.npz")
+    else:
+        assert np.array_equal(load(tmp_path / "x.npz").inputs, stored["x"])
 
 
 def people(tmp_path: Path, **columns: Any) -> Path:

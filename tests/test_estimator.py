@@ -164,6 +164,11 @@ def test_a_column_of_time_stamps_and_a_constant_one_do_no_harm(blobs):
     assert quick().fit(late, given).score(late, true) > 0.9
 
 
+def convolution(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    channels, height, width = input_shape
+    return nn.Sequential(nn.Conv2d(channels, num_classes, (height, width)), nn.Flatten())
+
+
 def test_pictures():
     data = pictures(160, noise_rate=0.2)
     model = quick(folds=0, model="small-cnn", loss="lq").fit(data.inputs, data.given_labels)
@@ -171,6 +176,8 @@ def test_pictures():
     assert (model.predict(data.inputs) == data.true_labels).mean() > 0.5
     grey = quick(folds=0, loss="lq").fit(data.inputs[..., 0], data.given_labels)
     assert grey.predict(data.inputs[..., 0]).shape == (160,)
+    own = quick(folds=0, loss="lq", epochs=1, model=convolution).fit(data.inputs, data.given_labels)
+    assert isinstance(own.model_[0], nn.Conv2d)
     with pytest.raises(ValueError, match="rows of shape"):
         model.predict(data.inputs[:, :, :8])
     with pytest.raises(ValueError, match="channels last"):

@@ -88,6 +88,7 @@ def test_grids_round_trip_and_have_no_doubles(name: str) -> None:
     ("values", "message"),
     [
         ({"los": "cce"}, "unknown spec key 'los'. Did you mean 'loss'?"),
+        ({"loss": "lqq"}, "loss must be one of cce, "),
         ({"recipe": {"epoch": 3}}, "unknown recipe key 'epoch'. Did you mean 'epochs'?"),
         ({"prune": {"start": 3}}, "unknown prune key 'start'. Did you mean 'start_epoch'?"),
         ({"noise_rate": 1.5}, "noise_rate must be in"),

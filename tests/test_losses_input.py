@@ -138,6 +138,8 @@ def test_transition_matrices(transition, message):
 def test_corrections_refuse_what_they_cannot_do():
     with pytest.raises(ValueError, match=r"one column per class of the transition, 2; got 3"):
         ForwardCorrected(CCELoss(), torch.eye(2))(LOGITS, LABELS)
+    with pytest.raises(ValueError, match="label_smoothing must be 0 under a correction"):
+        ForwardCorrected(CCELoss(label_smoothing=0.1), torch.eye(3))
     with pytest.raises(TypeError, match=r"loss of p_y alone .* got NCELoss"):
         ForwardCorrected(NCELoss(), torch.eye(3))
     with pytest.raises(ValueError, match=r"condition number is .* ForwardCorrected needs no inverse"):

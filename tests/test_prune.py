@@ -331,6 +331,11 @@ def test_state_of_other_rows_is_refused(other, text):
         other().load_state_dict(Pruner(3).state_dict())
 
 
+def test_a_state_cut_short_is_refused():
+    with pytest.raises(ValueError, match=r"p_y must have shape \(3,\); got \(2,\)"):
+        Pruner(3).load_state_dict({**Pruner(3).state_dict(), "p_y": torch.ones(2)})
+
+
 def test_state_that_loses_a_class_is_refused_when_asked():
     source = Pruner(2)
     source.update([0], [0.1])

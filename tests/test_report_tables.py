@@ -315,6 +315,15 @@ def test_the_command_writes_the_three_forms(store: Store, tmp_path: Path) -> Non
     assert cli("cifar-n", "--results", str(store.folder)).output.count("CIFAR-10N worse") == 1
 
 
+def test_a_missing_folder_or_name_is_said(tmp_path: Path) -> None:
+    result = cli("table1", "--results", str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
+    result = cli("--results", str(tmp_path))
+    assert result.exit_code == 2
+    assert "name one of table1" in result.output
+
+
 def test_a_document_is_filled_and_filling_twice_changes_nothing(store: Store, tmp_path: Path) -> None:
     docs = tmp_path / "docs" / "reproduction.md"
     docs.parent.mkdir()

@@ -489,6 +489,11 @@ def test_forward_correction_needs_and_uses_its_matrix():
         fit(loss="nce", transition=transition)
 
 
+class Hinge(torch.nn.Module):
+    def forward(self, logits, labels):
+        return torch.nn.functional.multi_margin_loss(logits, labels)
+
+
 def test_what_cannot_be_trained_is_refused_at_once():
     data = table()
     with pytest.raises(ValueError, match=r"at least two classes; the 297 .* one \('a'\)"):
@@ -515,6 +520,12 @@ def test_what_cannot_be_trained_is_refused_at_once():
         weight[none_of] = 0.0
         with pytest.raises(ValueError, match=f"sample_weight is 0 for every {word} row"):
             fit(data, sample_weight=weight)
+    with pytest.raises(ValueError, match=r"sample_weight must be 330 finite .* got shape \(3,\)"):
+        fit(data, sample_weight=np.ones(3))
+    with pytest.raises(ValueError, match=r"need a loss with a reduction; Hinge has none\. Leave"):
+        fit(data, loss=Hinge(), sample_weight=np.ones(len(data)))
+    with pytest.raises(ValueError, match="checkpoint_every must be 1 or more; got 0"):
+        fit(data, checkpoint_every=0)
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'"):
         train(data, model="mlp", loss="lq", device="mps")
 

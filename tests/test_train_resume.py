@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -224,6 +225,19 @@ def test_other_weights_transitions_or_validation_rows_are_another_run(tmp_path):
         fit(checkpoint=tmp_path / name, **first)
 
 
+def test_weights_of_another_network_of_ones_own_are_refused(tmp_path):
+    """Networks of one's own are told apart by their class alone; their weights then do not fit."""
+
+    def network(*widths):
+        return nn.Sequential(*[nn.Linear(*each) for each in pairwise((6, *widths, 4))])
+
+    recipe = quick(epochs=1)
+    fit(checkpoint=tmp_path, recipe=recipe, model=network(8))
+    for other, words in ((network(9), r"has shape \(8, 6\), the model's \(9, 6\)"), (network(8, 4), "only one")):
+        with pytest.raises(ValueError, match=f"the stored .*{words}"):
+            fit(checkpoint=tmp_path, recipe=recipe, model=other)
+
+
 def test_damaged_checkpoints_are_named(tmp_path):
     recipe = quick(epochs=1)
     fit(checkpoint=tmp_path, recipe=recipe)
@@ -231,6 +245,9 @@ def test_damaged_checkpoints_are_named(tmp_path):
     whole = state.read_bytes()
     state.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=rf"{state.name}.*cannot be read"):
+        fit(checkpoint=tmp_path, recipe=recipe)
+    (tmp_path / "checkpoint.json").write_text('{"format": 0}')
+    with pytest.raises(ValueError, match=r"checkpoint\.json is not a checkpoint of this version"):
         fit(checkpoint=tmp_path, recipe=recipe)
     (tmp_path / "checkpoint.json").write_text("{")
     with pytest.raises(ValueError, match=r"checkpoint\.json is not a valid JSON"):
