@@ -505,6 +505,8 @@ def test_new_rows_are_read_as_the_run_remembers(tmp_path: Path) -> None:
         text_run.read(Source(str(path), {"text": "mail"}), like)
     with pytest.raises(ValueError, match=r"digits does not hold rows of the kind .* \(text\)"):
         text_run.read(Source("digits"), like)
+    with pytest.raises(ValueError, match=r"does not hold rows of the kind .* \(text\)"):
+        text_run.read(Source(str(tmp_path)), like)
     assert Source("digits", {"root": Path("data")}).absolute() == Source(
         "digits", {"root": str(Path("data").absolute())}
     )
@@ -619,6 +621,13 @@ def test_bad_tables(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         load(path)
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize("option", ["label", "true_label", "text", "id"])
+def test_a_column_that_is_not_there_is_named_with_its_option(option: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a,label\n1,x\n2,y\n")
+    with pytest.raises(ValueError, match=rf"has no column 'none'; .* Say which with {option}="):
+        load(path, **{option: "none"})
 
 
 def test_a_typing_error_in_a_column_of_numbers(tmp_path: Path) -> None:

@@ -376,6 +376,11 @@ def test_bad_settings_are_refused_by_name(blobs, options, message):
         quick(**options).fit(X, given)
 
 
+@pytest.mark.parametrize("q", [0, 1, "auto"])
+def test_the_ends_of_q_are_settings(q):
+    assert Settings(q=q).q == q
+
+
 def test_a_class_without_a_name_is_refused_before_training(blobs, monkeypatch):
     X, given, _ = blobs
     monkeypatch.setattr("tolerant.audit.learn.out_of_fold", pytest.fail)

@@ -87,14 +87,28 @@ def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: 
     np.testing.assert_allclose(used[1][1].sum(axis=1), 1)
 
 
+def test_a_run_is_trained_as_its_spec_says(tmp_path: Path) -> None:
+    (pruned,) = tiny("truncated-lq")
+    (corrected,) = tiny("forward-estimated")
+    for spec in (pruned, replace(corrected, transition="true")):
+        job = work.Work(spec, tmp_path, None).job
+        assert (job.model, job.loss, job.recipe, job.prune) == (spec.model, spec.loss, spec.recipe, spec.prune)
+        assert (job.model_args, job.loss_args) == (dict(spec.model_args), dict(spec.loss_args))
+    assert pruned.prune is not None
+    assert np.array_equal(job.transition, make_problem(corrected).transition)
+
+
 def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
     broken = replace(tiny("cce")[0], dataset="digit")
     needy = replace(tiny("forward-estimated")[0], dataset="digit")
+    wild = grid.changed(tiny("lq")[0], {"lr": 1e30})
     good = tiny("lq")
-    report = run([broken, needy, *good], results=tmp_path, checkpoints=tmp_path / "runs")
+    report = run([broken, needy, wild, *good], results=tmp_path, checkpoints=tmp_path / "runs")
     assert [row["key"] for row in report.rows] == [good[0].key]
-    assert [outcome.spec for outcome in report.failed] == [broken, needy]
-    assert "which failed" in report.failed[1].text
+    assert {outcome.spec.key for outcome in report.failed} == {broken.key, needy.key, wild.key}
+    texts = {outcome.spec.key: outcome.text for outcome in report.failed}
+    assert "which failed" in texts[needy.key]
+    assert texts[wild.key].startswith("DivergedError")
     error = tmp_path / "runs" / broken.key / "error.txt"
     assert "Traceback" in error.read_text()
 
@@ -206,6 +220,10 @@ def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
     (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
     assert run([spec], results=tmp_path, checkpoints=tmp_path / "runs").done == 0
     old["versions"]["training"] -= 1
+    (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
+    assert claim.stored(Store(tmp_path)).keys() == {"0" * 16}
+    old["versions"]["training"] += 1
+    old["spec"]["loss"] = "a loss of the past"
     (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
     assert claim.stored(Store(tmp_path)).keys() == {"0" * 16}
 

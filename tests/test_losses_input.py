@@ -18,6 +18,7 @@ from tolerant.losses import (
     CCELoss,
     ForwardCorrected,
     GJSLoss,
+    LinearLqLoss,
     LqLoss,
     NCELoss,
     SumLoss,
@@ -79,8 +80,9 @@ def test_q_says_the_way_out():
 def test_unknown_arguments_are_named():
     with pytest.raises(TypeError, match=r"LqLoss has no argument 'gamma'. It takes: q, weight"):
         LqLoss(gamma=2.0)
-    with pytest.raises(ValueError, match="reduction must be one of none, mean, sum; got 'avg'"):
-        LqLoss(reduction="avg")
+    for loss in (LqLoss, BinaryLqLoss, LinearLqLoss):
+        with pytest.raises(ValueError, match="reduction must be one of none, mean, sum; got 'avg'"):
+            loss(reduction="avg")
     with pytest.raises(ValueError, match="impl must be one of auto"):
         LqLoss(impl="cuda")
     with pytest.raises(ValueError, match="impl must be one of auto"):

@@ -403,6 +403,16 @@ def test_a_layer_that_a_step_leaves_out_stays_as_it_is(bf16):
     assert not torch.equal(first["always.weight"], last["always.weight"])
 
 
+def test_loaded_weights_are_those_that_bf16_computes_with():
+    model = nn.Linear(3, 2)
+    weights = Weights(model, quick(), bf16=True)
+    for load, stored in ((weights.load, weights.tensors()), (weights.load_state, weights.state())):
+        load({name: torch.full_like(tensor, 0.25) for name, tensor in stored.items()})
+        assert model.weight.dtype == torch.bfloat16
+        assert (model.weight == 0.25).all()
+        weights.load({name: torch.zeros_like(tensor) for name, tensor in weights.tensors().items()})
+
+
 def test_adam_is_torchs_adam():
     data, recipe = table(), quick(optimizer="adam", lr=1e-3, weight_decay=0.0, epochs=1, select="last")
     result = fit(data, recipe=recipe)
