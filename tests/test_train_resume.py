@@ -25,6 +25,7 @@ from tolerant.losses import make_loss
 from tolerant.noise.transition import symmetric
 from tolerant.train import Callback, PruneSchedule, TrainResult, train
 from tolerant.train.checkpoint import Checkpoints
+from tolerant.train.fleet import _Stop
 
 RECIPE = quick(epochs=30, dropout=0.2, lr=0.05, milestones=(20,))
 PRUNE = PruneSchedule(10, 5, 0.3)
@@ -140,6 +141,15 @@ def test_ctrl_c_without_a_folder_just_ends():
         fit(model=Interrupting())
     assert Interrupting.calls == 2
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_step():
+    stop, done = _Stop(), []
+    with pytest.raises(KeyboardInterrupt), stop.on_interrupt():
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+            done.append(stop.requested)
+    assert done == [True]
 
 
 class After(Callback):
