@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import signal
 import sys
 import warnings
@@ -175,6 +176,8 @@ def test_audit_of_a_run_is_what_the_run_said(trained, tmp_path):
     assert (tmp_path / "suspects.csv").read_text() == before
     assert (tmp_path / "report.html").stat().st_size < (trained / "run" / "report.html").stat().st_size
     assert "of the labels are wrong (between" in output
+    listed = re.findall(r"\brow\d+\b", output.partition("The most doubtful labels")[2])
+    assert listed == [row["id"] for row in read(tmp_path / "suspects.csv")][:10]
 
 
 def test_audit_of_a_run_that_only_the_folds_pruned(trained, tmp_path):
