@@ -131,4 +131,5 @@ def test_runs_happen_in_one_place(tmp_path: Path) -> None:
 
 def test_every_option_says_what_it_is_for() -> None:
     commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
-    assert [f"{name} {p.name}" for name, command in commands.items() for p in command.params if not p.help] == []
+    params = [(name, param) for name, command in commands.items() for param in command.params]
+    assert [f"{name} {param.name}" for name, param in params if not param.help] == []

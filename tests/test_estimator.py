@@ -462,12 +462,21 @@ def test_pictures_of_floats_are_refused_with_the_way_out():
 
 
 @pytest.mark.parametrize(
-    ("shape", "q"),
-    [((200, 32, 32, 3), 0.3), ((200, 32, 32, 1), 0.38), ((5000, 28, 28, 3), 0.38), ((200, 9), 0.38)],
+    ("shape", "q", "model", "augment"),
+    [
+        ((200, 32, 32, 3), 0.3, "small-cnn", "flip-crop"),
+        ((5000, 28, 28, 3), 0.38, "small-cnn", "flip-crop"),
+        ((200, 16, 16, 3), 0.38, "small-cnn", "none"),
+        ((200, 15, 16, 3), 0.38, "mlp", "none"),
+        ((200, 32, 32, 1), 0.38, "mlp", "none"),
+        ((200, 32, 33, 1), 0.38, "small-cnn", "none"),
+        ((200, 9), 0.38, "mlp", "none"),
+    ],
 )
-def test_q_is_small_for_few_photographs(shape, q):
+def test_photographs_have_a_small_q_while_few_a_convolution_and_flips(shape, q, model, augment):
     kind, dtype = ("image", np.uint8) if len(shape) == 4 else ("table", np.float32)
     labels = np.arange(shape[0]) % 2
     data = NoisyDataset(np.zeros(shape, dtype), labels, None, ("a", "b"), kind=kind)
     job = make_job(data, Settings(), torch.device("cpu"), k=0.5)
     assert job.loss_args == {"q": q}
+    assert (job.model, job.recipe.augment) == (model, augment)

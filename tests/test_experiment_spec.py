@@ -255,3 +255,4 @@ def test_missing_data_are_told_of_before_the_first_run(
     assert isinstance(said.exception, FileNotFoundError)
     assert "`tolerant download cifar10` gets it" in str(said.exception)
     assert not list(tmp_path.iterdir())
+    problem.find_data(grid.digits())  # which scikit-learn brings, and which need no others

@@ -137,6 +137,12 @@ def test_transition_matrices(transition, message):
         ForwardCorrected(CCELoss(), transition)
 
 
+def test_a_matrix_of_whole_numbers_is_a_transition():
+    swapped = ForwardCorrected(CCELoss(), torch.tensor([[0, 1, 0], [1, 0, 0], [0, 0, 1]]))
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(swapped(logits, LABELS), CCELoss()(logits[:, [1, 0, 2]], LABELS))
+
+
 def test_corrections_refuse_what_they_cannot_do():
     with pytest.raises(ValueError, match=r"one column per class of the transition, 2; got 3"):
         ForwardCorrected(CCELoss(), torch.eye(2))(LOGITS, LABELS)
@@ -210,6 +216,12 @@ def test_an_argument_without_a_name_is_refused_with_the_name(loss, first):
 def test_class_weights_without_a_name_are_told_theirs():
     with pytest.raises(TypeError, match=r"Write LqLoss\(weight=\.\.\.\)"):
         LqLoss(torch.ones(3))  # as CrossEntropyLoss takes them
+
+
+def test_what_differs_from_the_defaults_is_shown():
+    assert repr(LqLoss(q=0.5)) == "LqLoss(q=0.5)"
+    loss = LqLoss(q=0.5, weight=torch.ones(3), ignore_index=7, reduction="sum")
+    assert repr(loss) == "LqLoss(q=0.5, weight=<3 classes>, ignore_index=7, reduction=sum)"
 
 
 def test_a_reduction_set_later_is_checked():

@@ -525,6 +525,7 @@ def test_functions_broadcast():
         (lambda: theory.class_noise_bound(0.5, np.eye(2), [1.5, -0.5]), "class_prior"),
         (lambda: theory.noise_is_tolerable(0.3), "or a rate with num_classes; got 0.3"),
         (lambda: theory.noise_is_tolerable(1.3, 3), "rate in"),
+        (lambda: theory.noise_is_tolerable(-0.3, 3), "rate in"),
         (lambda: theory.noise_is_tolerable([[0.5, 0.6], [0, 1]]), "sum to 1"),
         (lambda: theory.noise_is_tolerable([[1.5, -0.5], [0, 1]]), "at least 0"),
         (lambda: theory.symmetry_constant(make_loss("mae"), 3), 'reduction="none"'),
