@@ -731,6 +731,8 @@ def test_a_large_array_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     data = load(path)
     assert isinstance(data.inputs, np.memmap)
     assert np.array_equal(data.inputs, images)
+    np.savez_compressed(tmp_path / "packed.npz", y=np.arange(40) % 2, x=images)
+    assert np.array_equal(load(tmp_path / "packed.npz").inputs, images)
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,7 @@ def test_theorem_1_constants():
     assert theory.uniform_noise_bounds(1, 10, 0.5) == (0, 0)  # the paper's "< 0" is 0 at q = 1
     assert theory.uniform_noise_bounds([0, 0.5], 10, 0)[1].tolist() == [0, 0]
     assert theory.uniform_noise_bounds(0, 10, 0.1) == (np.inf, -np.inf)
+    assert theory.class_noise_bound(0, np.eye(10)) == np.inf
     for c in range(2, 50):  # where c - 1 - eta c rounds to either side of 0
         for rate in (1 - 1 / c, (c - 1) / c):
             assert theory.uniform_noise_bounds([0.5, 1], c, rate).clean.tolist() == [-np.inf] * 2
