@@ -757,7 +757,11 @@ def test_bad_npz(stored: dict[str, Any], message: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "names", "message"),
-    [((2, 0), "xy", ""), ((3, 0), "xy", r"array format \(3, 0\) is not known"), ((1, 0), "xyx", "two arrays")],
+    [
+        ((2, 0), "xy", ""),
+        ((3, 0), "xy", r"array format \(3, 0\) is not known"),
+        ((1, 0), "xyx", "two arrays"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:Stored array in format", "ignore:Duplicate name")
 def test_npz_of_other_writers(version: tuple[int, int], names: str, message: str, tmp_path: Path) -> None:

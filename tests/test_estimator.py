@@ -480,3 +480,4 @@ def test_photographs_have_a_small_q_while_few_a_convolution_and_flips(shape, q, 
     job = make_job(data, Settings(), torch.device("cpu"), k=0.5)
     assert job.loss_args == {"q": q}
     assert (job.model, job.recipe.augment) == (model, augment)
+    assert job.prune_at_most == 0.5  # a model that doubts most labels is too weak to judge

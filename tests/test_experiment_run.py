@@ -92,7 +92,8 @@ def test_a_run_is_trained_as_its_spec_says(tmp_path: Path) -> None:
     (corrected,) = tiny("forward-estimated")
     for spec in (pruned, replace(corrected, transition="true")):
         job = work.Work(spec, tmp_path, None).job
-        assert (job.model, job.loss, job.recipe, job.prune) == (spec.model, spec.loss, spec.recipe, spec.prune)
+        for name in ("model", "loss", "recipe", "prune"):
+            assert getattr(job, name) == getattr(spec, name)
         assert (job.model_args, job.loss_args) == (dict(spec.model_args), dict(spec.loss_args))
     assert pruned.prune is not None
     assert np.array_equal(job.transition, make_problem(corrected).transition)

@@ -313,7 +313,8 @@ def test_the_command_writes_the_three_forms(store: Store, tmp_path: Path) -> Non
     assert sorted(path.name for path in out.iterdir()) == ["table1.csv", "table1.md", "table1.png"]
     assert (out / "table1.png").read_bytes().startswith(b"\x89PNG")
     assert cli("cifar-n", "--results", str(store.folder)).output.count("CIFAR-10N worse") == 1
-    assert str(out / "pruning.png") in cli("pruning", "--results", str(store.folder), "--out", str(out)).output
+    result = cli("pruning", "--results", str(store.folder), "--out", str(out))
+    assert str(out / "pruning.png") in result.output
     assert (out / "pruning.png").read_bytes().startswith(b"\x89PNG")
 
 
