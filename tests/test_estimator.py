@@ -467,6 +467,7 @@ def test_pictures_of_floats_are_refused_with_the_way_out():
         ((200, 32, 32, 3), 0.3, "small-cnn", "flip-crop"),
         ((5000, 28, 28, 3), 0.38, "small-cnn", "flip-crop"),
         ((200, 16, 16, 3), 0.38, "small-cnn", "none"),
+        ((200, 27, 32, 3), 0.38, "small-cnn", "none"),
         ((200, 15, 16, 3), 0.38, "mlp", "none"),
         ((200, 32, 32, 1), 0.38, "mlp", "none"),
         ((200, 32, 33, 1), 0.38, "small-cnn", "none"),
