@@ -403,6 +403,9 @@ def test_arrays_and_a_named_data_set(tmp_path):
         tolerant("predict", tmp_path / "run", tmp_path / "wide.npz")
     with pytest.raises(ValueError, match="the model was trained on"):
         tolerant("predict", tmp_path / "run", "digits", "--split", "test")
+    write_table(tmp_path / "t.csv")
+    with pytest.raises(ValueError, match=r"t\.csv does not hold rows of the kind .* \(table\)"):
+        tolerant("predict", tmp_path / "run", tmp_path / "t.csv")
 
 
 def test_codes_that_look_like_numbers(tmp_path):

@@ -18,7 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from tolerant.cli.reproduce import reproduce
 from tolerant.data import load
 from tolerant.data.sources import NAMED
 from tolerant.experiment import attempt, claim, engines, grid, work
@@ -97,6 +100,41 @@ def test_a_run_is_trained_as_its_spec_says(tmp_path: Path) -> None:
         assert (job.model_args, job.loss_args) == (dict(spec.model_args), dict(spec.loss_args))
     assert pruned.prune is not None
     assert np.array_equal(job.transition, make_problem(corrected).transition)
+
+
+def test_the_command_plans_runs_stores_and_says_what_failed(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(reproduce)
+
+    def said(*words: str) -> tuple[int, str]:
+        folders = ("--results", str(tmp_path / "rows"), "--checkpoints", str(tmp_path / "runs"))
+        result = CliRunner().invoke(app, ["digits", "--rate", "0.4", "--epochs", "3", *words, *folders])
+        return result.exit_code, result.output
+
+    two = ("--loss", "lq,forward-estimated")
+    forward, lq = tiny("lq", "forward-estimated")
+    assert forward.needs is not None
+    code, planned = said(*two, "--dry-run")
+    assert code == 0
+    keys = [line.split()[0] for line in planned.splitlines()[:-1]]
+    assert keys == [forward.needs.key, forward.key, lq.key]
+    assert planned.count("  about ") == 3
+    assert "3 runs to do: about" in planned
+    assert not list(tmp_path.iterdir())
+
+    code, done = said(*two)
+    assert code == 0
+    assert "2 runs asked for, 3 to do" in done
+    assert f"2 of 2 runs are stored in {tmp_path / 'rows'}" in done
+    code, planned = said(*two, "--dry-run")
+    assert planned.count("  stored\n") == 2  # the one that was needed is not asked for
+    assert "0 runs to do" in planned
+
+    code, failed = said("--loss", "lq", "--change", "lr=1e30")
+    assert code == 1
+    assert "0 of 1 runs are stored" in failed
+    assert "DivergedError" in failed
+    assert "error.txt has the whole message" in failed
 
 
 def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -371,6 +371,8 @@ def test_theorem_2_says_little_when_there_is_little_noise():
         assert (bound < trivial(rate)) is says_more
     assert theory.class_noise_bound(0.7, np.eye(10)) > theory.class_noise_bound(0.7, uniform_noise(10, 0.2))
     assert theory.class_noise_bound(1, uniform_noise(10, 0.2)) == 0
+    first = theory.class_noise_bound(0.7, [[0.8, 0.2], [0.1, 0.9]], [1, 0])  # of one class alone
+    assert first == pytest.approx(0.8 / 0.9 * theory.class_noise_bound(0.7, [[0.8, 0.2], [0.1, 0.9]], [0, 1]))
 
 
 # --- symmetric losses and tolerable noise -----------------------------------------------------
