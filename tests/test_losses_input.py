@@ -229,12 +229,6 @@ def test_an_argument_without_a_name_is_refused_with_the_name(loss, first):
         loss(0.7)
 
 
-def test_log_p_y_needs_labels_in_range():
-    with pytest.raises(ValueError, match=r"labels must be in 0\.\.2; got 3"):
-        functional.log_p_y(LOGITS, torch.tensor([0, 1, 3, 0]))
-    torch.testing.assert_close(functional.log_p_y(LOGITS, LABELS), torch.full((4,), -math.log(3)))
-
-
 def test_class_weights_without_a_name_are_told_theirs():
     with pytest.raises(TypeError, match=r"Write LqLoss\(weight=\.\.\.\)"):
         LqLoss(torch.ones(3))  # as CrossEntropyLoss takes them
