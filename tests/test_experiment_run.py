@@ -161,6 +161,12 @@ def test_what_another_process_is_doing_is_left_to_it(tmp_path: Path) -> None:
         assert runner(spec).status == "busy"
     assert runner(spec).status == "done"
     assert runner(spec).status == "stored"
+    needy = Claim(tiny("forward-estimated")[0], tmp_path / "no rows", tmp_path / "runs")
+    outcome = needy.take()  # the run it needs is not there yet: another's, who may start this one, too
+    assert outcome is not None
+    assert outcome.status == "busy"
+    with locked(needy.folder, wait=False) as free:
+        assert free
 
 
 def test_a_folder_removed_while_it_is_claimed_is_made_again(

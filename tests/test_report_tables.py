@@ -297,6 +297,17 @@ def test_curves_are_the_stored_columns(store: Store) -> None:
     assert list(c.lines[1].get_ydata()) == pytest.approx([0.1, 0.1, 0.2])
 
 
+def test_the_panels_of_figure_2_say_what_they_hold(store: Store) -> None:
+    rows = select(store, "figure2")
+    drawn = figure.figure2(store, rows)
+    assert [axis.get_title("left") for axis in drawn.axes] == [
+        f"({letter}) noise rate {rate}" for letter, rate in zip("abcdef", [0, 0.2, 0.6] * 2, strict=True)
+    ]
+    others = [{**row, "spec": {**row["spec"], "dataset": "cifar100"}} for row in rows]
+    assert [len(axis.lines) for axis in figure.figure2(store, others).axes] == [0] * 6
+    assert any(axis.lines for axis in drawn.axes)
+
+
 def cli(*arguments: str) -> Any:
     app = Typer()
     app.command()(report)
