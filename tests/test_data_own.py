@@ -168,8 +168,9 @@ def test_pictures_of_another_size(pictures: Path) -> None:
         load(pictures)
     assert load(pictures, size=8).inputs.shape == (7, 8, 8, 3)
     assert load(pictures, size=(4, 7)).inputs.shape == (7, 4, 7, 3)
-    with pytest.raises(ValueError, match="size must be positive"):
-        load(pictures, size=0)
+    for size in (0, (0, 4), (4, 0)):
+        with pytest.raises(ValueError, match="size must be positive"):
+            load(pictures, size=size)
 
 
 def test_pictures_of_another_mode(pictures: Path) -> None:

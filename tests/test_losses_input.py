@@ -173,6 +173,7 @@ def test_corrections_refuse_what_they_cannot_do():
     never = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
     with pytest.raises(ValueError, match=r"label 2 occurs, but column 2 of the transition is all 0"):
         ForwardCorrected(CCELoss(), never)(LOGITS, LABELS)
+    assert ForwardCorrected(CCELoss(), never)(LOGITS, LABELS, 1.0 - (LABELS == 2).float()).isfinite()
     always = torch.tensor([[0.0, 1.0, 0.0]] * 3)
     with pytest.raises(ValueError, match="label 2 occurs, but column 2"):
         ForwardCorrected(CCELoss(), always)(LOGITS, torch.tensor([1, 2, 1, 1]))

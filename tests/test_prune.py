@@ -338,9 +338,9 @@ def test_a_state_cut_short_is_refused():
 
 
 def test_state_that_loses_a_class_is_refused_when_asked():
-    source = Pruner(2)
-    source.update([0], [0.1])
-    strict = Pruner(2, [0, 1], on_empty="error")
+    source = Pruner(3)
+    source.update([0, 1], [0.1, 0.1])
+    strict = Pruner(3, [0, 1, 1], on_empty="error")
     with pytest.raises(RuntimeError, match="class 0"):
         strict.load_state_dict(source.state_dict())
     assert strict.kept.all()
