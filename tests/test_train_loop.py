@@ -499,6 +499,13 @@ def test_forward_correction_needs_and_uses_its_matrix():
         fit(loss="nce", transition=transition)
 
 
+def test_validation_rows_of_ones_own_are_not_weighed():
+    data, own = table(), table(50, 0.0, seed=1)
+    result = fit(data, sample_weight=np.linspace(0, 2, len(data)), validation=own)
+    right = result.predict_log_proba(own).argmax(1) == own.given_labels
+    assert result.validation_accuracy == pytest.approx(right.mean())
+
+
 class Hinge(torch.nn.Module):
     def forward(self, logits, labels):
         return torch.nn.functional.multi_margin_loss(logits, labels)
