@@ -230,6 +230,7 @@ def test_the_cleanlab_line() -> None:
 
 def test_head_keeps_what_is_said_of_all_rows() -> None:
     suspects = awkward()
+    assert len(suspects.head(0)) == 0
     first = suspects.head(1)
     assert len(first) == len(first.ids) == len(first.kept) == 1
     assert first.num_rows == 60

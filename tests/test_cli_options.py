@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 from train_helpers import pictures, table
 from typer.testing import CliRunner
@@ -126,3 +127,9 @@ def test_runs_happen_in_one_place(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="fleet, workers and cluster exclude each other"):
         run(digits(), results=tmp_path, checkpoints=tmp_path, fleet=2, workers=2)
     assert not list(tmp_path.iterdir())
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    params = [(name, param) for name, command in commands.items() for param in command.params]
+    assert [f"{name} {param.name}" for name, param in params if not param.help] == []

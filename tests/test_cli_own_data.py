@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -168,12 +169,19 @@ def test_predicting_without_a_column_names_it(trained, tmp_path):
         tolerant("predict", trained / "run", tmp_path / "new.csv")
 
 
+def test_predicting_for_what_is_not_there_says_so(trained, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.csv' is no data set, file or folder"):
+        tolerant("predict", trained / "run", tmp_path / "none.csv")
+
+
 def test_audit_of_a_run_is_what_the_run_said(trained, tmp_path):
     before = (trained / "run" / "suspects.csv").read_text()
     output = tolerant("audit", trained / "run", "--out", tmp_path, "--limit", 3)
     assert (tmp_path / "suspects.csv").read_text() == before
     assert (tmp_path / "report.html").stat().st_size < (trained / "run" / "report.html").stat().st_size
     assert "of the labels are wrong (between" in output
+    listed = re.findall(r"\brow\d+\b", output.partition("The most doubtful labels")[2])
+    assert listed == [row["id"] for row in read(tmp_path / "suspects.csv")][:10]
 
 
 def test_audit_of_a_run_that_only_the_folds_pruned(trained, tmp_path):
@@ -380,8 +388,11 @@ def test_a_folder_of_pictures(tmp_path, monkeypatch):
     tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "p.csv")
     assert [row["id"] for row in read(tmp_path / "p.csv")] == ["x.png", "y.png"]
     write_table(tmp_path / "t.csv")
-    with pytest.raises(ValueError, match="no column 'file'"):
+    with pytest.raises(ValueError, match=r"t\.csv has no column 'file'; it has .* Say which with file="):
         tolerant("predict", tmp_path / "run", tmp_path / "t.csv")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"empty has no pictures \("):
+        tolerant("predict", tmp_path / "run", tmp_path / "empty")
 
 
 def test_arrays_and_a_named_data_set(tmp_path):
@@ -396,6 +407,9 @@ def test_arrays_and_a_named_data_set(tmp_path):
         tolerant("predict", tmp_path / "run", tmp_path / "wide.npz")
     with pytest.raises(ValueError, match="the model was trained on"):
         tolerant("predict", tmp_path / "run", "digits", "--split", "test")
+    write_table(tmp_path / "t.csv")
+    with pytest.raises(ValueError, match=r"t\.csv does not hold rows of the kind .* \(table\)"):
+        tolerant("predict", tmp_path / "run", tmp_path / "t.csv")
 
 
 def test_codes_that_look_like_numbers(tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -182,8 +184,9 @@ def test_pictures_of_another_size(pictures: Path) -> None:
         load(pictures)
     assert load(pictures, size=8).inputs.shape == (7, 8, 8, 3)
     assert load(pictures, size=(4, 7)).inputs.shape == (7, 4, 7, 3)
-    with pytest.raises(ValueError, match="size must be positive"):
-        load(pictures, size=0)
+    for size in (0, (0, 4), (4, 0)):
+        with pytest.raises(ValueError, match="size must be positive"):
+            load(pictures, size=size)
 
 
 def test_pictures_of_another_mode(pictures: Path) -> None:
@@ -527,6 +530,8 @@ def test_new_rows_are_read_as_the_run_remembers(tmp_path: Path) -> None:
         text_run.read(Source(str(path), {"text": "mail"}), like)
     with pytest.raises(ValueError, match=r"digits does not hold rows of the kind .* \(text\)"):
         text_run.read(Source("digits"), like)
+    with pytest.raises(ValueError, match=r"does not hold rows of the kind .* \(text\)"):
+        text_run.read(Source(str(tmp_path)), like)
     assert Source("digits", {"root": Path("data")}).absolute() == Source(
         "digits", {"root": str(Path("data").absolute())}
     )
@@ -643,6 +648,13 @@ def test_bad_tables(text: str, message: str, tmp_path: Path) -> None:
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize("option", ["label", "true_label", "text", "id"])
+def test_a_column_that_is_not_there_is_named_with_its_option(option: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a,label\n1,x\n2,y\n")
+    with pytest.raises(ValueError, match=rf"has no column 'none'; .* Say which with {option}="):
+        load(path, **{option: "none"})
+
+
 def test_a_typing_error_in_a_column_of_numbers(tmp_path: Path) -> None:
     rows = [f"{n},{'xy'[n % 2]}" for n in range(20)]
     path = write(tmp_path / "x.csv", "\n".join(["a,label", *rows, "12O,x"]))
@@ -744,6 +756,8 @@ def test_a_large_array_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     data = load(path)
     assert isinstance(data.inputs, np.memmap)
     assert np.array_equal(data.inputs, images)
+    np.savez_compressed(tmp_path / "packed.npz", y=np.arange(40) % 2, x=images)
+    assert np.array_equal(load(tmp_path / "packed.npz").inputs, images)
 
 
 @pytest.mark.parametrize(
@@ -764,6 +778,29 @@ def test_a_large_array_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_bad_npz(stored: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         load(npz(tmp_path, **stored))
+
+
+@pytest.mark.parametrize(
+    ("version", "names", "message"),
+    [
+        ((2, 0), "xy", ""),
+        ((3, 0), "xy", r"array format \(3, 0\) is not known"),
+        ((1, 0), "xyx", "two arrays"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Stored array in format", "ignore:Duplicate name")
+def test_npz_of_other_writers(version: tuple[int, int], names: str, message: str, tmp_path: Path) -> None:
+    stored = {"x": np.eye(4), "y": np.array([0, 0, 1, 1])}
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for name in names:
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, stored[name], version)
+            archive.writestr(f"{name}.npy", buffer.getvalue())
+    if message:
+        with pytest.raises(ValueError, match=f"not a readable NPZ file: {message}"):
+            load(tmp_path / "x.npz")
+    else:
+        assert np.array_equal(load(tmp_path / "x.npz").inputs, stored["x"])
 
 
 def people(tmp_path: Path, **columns: Any) -> Path:

@@ -177,6 +177,11 @@ def test_a_column_of_time_stamps_and_a_constant_one_do_no_harm(blobs):
     assert quick().fit(late, given).score(late, true) > 0.9
 
 
+def convolution(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    channels, height, width = input_shape
+    return nn.Sequential(nn.Conv2d(channels, num_classes, (height, width)), nn.Flatten())
+
+
 def test_pictures():
     data = pictures(160, noise_rate=0.2)
     model = quick(folds=0, model="small-cnn", loss="lq").fit(data.inputs, data.given_labels)
@@ -184,6 +189,8 @@ def test_pictures():
     assert (model.predict(data.inputs) == data.true_labels).mean() > 0.5
     grey = quick(folds=0, loss="lq").fit(data.inputs[..., 0], data.given_labels)
     assert grey.predict(data.inputs[..., 0]).shape == (160,)
+    own = quick(folds=0, loss="lq", epochs=1, model=convolution).fit(data.inputs, data.given_labels)
+    assert isinstance(own.model_[0], nn.Conv2d)
     with pytest.raises(ValueError, match="rows of shape"):
         model.predict(data.inputs[:, :, :8])
     with pytest.raises(ValueError, match="channels last"):
@@ -403,6 +410,11 @@ def test_bad_settings_are_refused_by_name(blobs, options, message):
         quick(**options).fit(X, given)
 
 
+@pytest.mark.parametrize("q", [0, 1, "auto"])
+def test_the_ends_of_q_are_settings(q):
+    assert Settings(q=q).q == q
+
+
 def test_a_class_without_a_name_is_refused_before_training(blobs, monkeypatch):
     X, given, _ = blobs
     monkeypatch.setattr("tolerant.audit.learn.out_of_fold", pytest.fail)
@@ -531,12 +543,23 @@ def test_pictures_of_floats_are_refused_with_the_way_out():
 
 
 @pytest.mark.parametrize(
-    ("shape", "q"),
-    [((200, 32, 32, 3), 0.3), ((200, 32, 32, 1), 0.38), ((5000, 28, 28, 3), 0.38), ((200, 9), 0.38)],
+    ("shape", "q", "model", "augment"),
+    [
+        ((200, 32, 32, 3), 0.3, "small-cnn", "flip-crop"),
+        ((5000, 28, 28, 3), 0.38, "small-cnn", "flip-crop"),
+        ((200, 16, 16, 3), 0.38, "small-cnn", "none"),
+        ((200, 27, 32, 3), 0.38, "small-cnn", "none"),
+        ((200, 15, 16, 3), 0.38, "mlp", "none"),
+        ((200, 32, 32, 1), 0.38, "mlp", "none"),
+        ((200, 32, 33, 1), 0.38, "small-cnn", "none"),
+        ((200, 9), 0.38, "mlp", "none"),
+    ],
 )
-def test_q_is_small_for_few_photographs(shape, q):
+def test_photographs_have_a_small_q_while_few_a_convolution_and_flips(shape, q, model, augment):
     kind, dtype = ("image", np.uint8) if len(shape) == 4 else ("table", np.float32)
     labels = np.arange(shape[0]) % 2
     data = NoisyDataset(np.zeros(shape, dtype), labels, None, ("a", "b"), kind=kind)
     job = make_job(data, Settings(), torch.device("cpu"), k=0.5)
     assert job.loss_args == {"q": q}
+    assert (job.model, job.recipe.augment) == (model, augment)
+    assert job.prune_at_most == 0.5  # a model that doubts most labels is too weak to judge

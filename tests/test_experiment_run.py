@@ -19,7 +19,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from tolerant.cli.reproduce import reproduce
 from tolerant.data import load
 from tolerant.data.sources import NAMED
 from tolerant.experiment import attempt, claim, engines, grid, work
@@ -100,14 +103,64 @@ def test_the_rows_of_a_run_go_when_it_ends(tmp_path: Path) -> None:
     assert alive == [1, 1, 1]  # the one whose end is told of
 
 
+def test_a_run_is_trained_as_its_spec_says(tmp_path: Path) -> None:
+    (pruned,) = tiny("truncated-lq")
+    (corrected,) = tiny("forward-estimated")
+    for spec in (pruned, replace(corrected, transition="true")):
+        job = work.Work(spec, tmp_path, None).job
+        for name in ("model", "loss", "recipe", "prune"):
+            assert getattr(job, name) == getattr(spec, name)
+        assert (job.model_args, job.loss_args) == (dict(spec.model_args), dict(spec.loss_args))
+    assert pruned.prune is not None
+    assert np.array_equal(job.transition, make_problem(corrected).transition)
+
+
+def test_the_command_plans_runs_stores_and_says_what_failed(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(reproduce)
+
+    def said(*words: str) -> tuple[int, str]:
+        folders = ("--results", str(tmp_path / "rows"), "--checkpoints", str(tmp_path / "runs"))
+        result = CliRunner().invoke(app, ["digits", "--rate", "0.4", "--epochs", "3", *words, *folders])
+        return result.exit_code, result.output
+
+    two = ("--loss", "lq,forward-estimated")
+    forward, lq = tiny("lq", "forward-estimated")
+    assert forward.needs is not None
+    code, planned = said(*two, "--dry-run")
+    assert code == 0
+    keys = [line.split()[0] for line in planned.splitlines()[:-1]]
+    assert keys == [forward.needs.key, forward.key, lq.key]
+    assert planned.count("  about ") == 3
+    assert "3 runs to do: about" in planned
+    assert not list(tmp_path.iterdir())
+
+    code, done = said(*two)
+    assert code == 0
+    assert "2 runs asked for, 3 to do" in done
+    assert f"2 of 2 runs are stored in {tmp_path / 'rows'}" in done
+    code, planned = said(*two, "--dry-run")
+    assert planned.count("  stored\n") == 2  # the one that was needed is not asked for
+    assert "0 runs to do" in planned
+
+    code, failed = said("--loss", "lq", "--change", "lr=1e30")
+    assert code == 1
+    assert "0 of 1 runs are stored" in failed
+    assert "DivergedError" in failed
+    assert "error.txt has the whole message" in failed
+
+
 def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
     broken = replace(tiny("cce")[0], dataset="digit")
     needy = replace(tiny("forward-estimated")[0], dataset="digit")
+    wild = grid.changed(tiny("lq")[0], {"lr": 1e30})
     good = tiny("lq")
-    report = run([broken, needy, *good], results=tmp_path, checkpoints=tmp_path / "runs")
+    report = run([broken, needy, wild, *good], results=tmp_path, checkpoints=tmp_path / "runs")
     assert [row["key"] for row in report.rows] == [good[0].key]
-    assert [outcome.spec for outcome in report.failed] == [broken, needy]
-    assert "which failed" in report.failed[1].text
+    assert {outcome.spec.key for outcome in report.failed} == {broken.key, needy.key, wild.key}
+    texts = {outcome.spec.key: outcome.text for outcome in report.failed}
+    assert "which failed" in texts[needy.key]
+    assert texts[wild.key].startswith("DivergedError")
     error = tmp_path / "runs" / broken.key / "error.txt"
     assert "Traceback" in error.read_text()
 
@@ -121,6 +174,12 @@ def test_what_another_process_is_doing_is_left_to_it(tmp_path: Path) -> None:
         assert runner(spec).status == "busy"
     assert runner(spec).status == "done"
     assert runner(spec).status == "stored"
+    needy = Claim(tiny("forward-estimated")[0], tmp_path / "no rows", tmp_path / "runs")
+    outcome = needy.take()  # the run it needs is not there yet: another's, who may start this one, too
+    assert outcome is not None
+    assert outcome.status == "busy"
+    with locked(needy.folder, wait=False) as free:
+        assert free
 
 
 def test_a_folder_removed_while_it_is_claimed_is_made_again(
@@ -219,6 +278,10 @@ def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
     (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
     assert run([spec], results=tmp_path, checkpoints=tmp_path / "runs").done == 0
     old["versions"]["training"] -= 1
+    (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
+    assert claim.stored(Store(tmp_path)).keys() == {"0" * 16}
+    old["versions"]["training"] += 1
+    old["spec"]["loss"] = "a loss of the past"
     (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
     assert claim.stored(Store(tmp_path)).keys() == {"0" * 16}
 

@@ -88,6 +88,7 @@ def test_grids_round_trip_and_have_no_doubles(name: str) -> None:
     ("values", "message"),
     [
         ({"los": "cce"}, "unknown spec key 'los'. Did you mean 'loss'?"),
+        ({"loss": "lqq"}, "loss must be one of cce, "),
         ({"recipe": {"epoch": 3}}, "unknown recipe key 'epoch'. Did you mean 'epochs'?"),
         ({"prune": {"start": 3}}, "unknown prune key 'start'. Did you mean 'start_epoch'?"),
         ({"noise_rate": 1.5}, "noise_rate must be in"),
@@ -254,3 +255,4 @@ def test_missing_data_are_told_of_before_the_first_run(
     assert isinstance(said.exception, FileNotFoundError)
     assert "`tolerant download cifar10` gets it" in str(said.exception)
     assert not list(tmp_path.iterdir())
+    problem.find_data(grid.digits())  # which scikit-learn brings, and which need no others

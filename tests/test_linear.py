@@ -156,6 +156,21 @@ def test_only_the_wanted_gradients() -> None:
     assert not linear_lq_loss(hidden, weight, labels).requires_grad
 
 
+def test_a_loss_that_gets_no_gradient_passes_none_on() -> None:
+    class Unused(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    hidden, weight, _, _, labels = problem()
+    Unused.apply(linear_lq_loss(hidden.requires_grad_(), weight, labels)).backward()
+    assert hidden.grad is None
+
+
 def test_leading_dimensions_and_all_ignored() -> None:
     hidden, weight, _, _, labels = problem(n=12)
     shaped = linear_lq_loss(hidden.view(3, 4, -1), weight, labels.view(3, 4), reduction="none")

@@ -18,12 +18,14 @@ from tolerant.losses import (
     CCELoss,
     ForwardCorrected,
     GJSLoss,
+    LinearLqLoss,
     LqLoss,
     NCELoss,
     SumLoss,
     TruncatedLqLoss,
     make_loss,
 )
+from tolerant.losses.phi import PHI
 
 LOGITS, LABELS = torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])
 
@@ -37,6 +39,21 @@ def just_outside(domain) -> list[float]:
     if domain.integer:
         outside += [1.5, 2.0]
     return outside
+
+
+@pytest.mark.parametrize(("name", "parameter"), [(name, p) for name, phi in PHI.items() for p in phi.domains])
+def test_at_the_ends_of_a_domain_the_loss_still_falls_with_p_y(name, parameter):
+    domain, log_p_y = PHI[name].domains[parameter], -torch.logspace(-6, 1.5, 50, dtype=torch.float64)
+    defaults = REGISTRY[name].defaults
+    for end, inwards, is_open in (
+        (domain.low, 1e-3, domain.open_low),
+        (domain.high, -1e-3, domain.open_high),
+    ):
+        if math.isfinite(end):
+            hyper = {**defaults, parameter: end + inwards if is_open else end}
+            for values in (PHI[name].value(log_p_y, **hyper), PHI[name].weight(log_p_y, **hyper)):
+                assert values.isfinite().all()
+                assert (values >= 0).all()
 
 
 @pytest.mark.parametrize(
@@ -79,8 +96,9 @@ def test_q_says_the_way_out():
 def test_unknown_arguments_are_named():
     with pytest.raises(TypeError, match=r"LqLoss has no argument 'gamma'. It takes: q, weight"):
         LqLoss(gamma=2.0)
-    with pytest.raises(ValueError, match="reduction must be one of none, mean, sum; got 'avg'"):
-        LqLoss(reduction="avg")
+    for loss in (LqLoss, BinaryLqLoss, LinearLqLoss):
+        with pytest.raises(ValueError, match="reduction must be one of none, mean, sum; got 'avg'"):
+            loss(reduction="avg")
     with pytest.raises(ValueError, match="impl must be one of auto"):
         LqLoss(impl="cuda")
     with pytest.raises(ValueError, match="impl must be one of auto"):
@@ -135,9 +153,17 @@ def test_transition_matrices(transition, message):
         ForwardCorrected(CCELoss(), transition)
 
 
+def test_a_matrix_of_whole_numbers_is_a_transition():
+    swapped = ForwardCorrected(CCELoss(), torch.tensor([[0, 1, 0], [1, 0, 0], [0, 0, 1]]))
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(swapped(logits, LABELS), CCELoss()(logits[:, [1, 0, 2]], LABELS))
+
+
 def test_corrections_refuse_what_they_cannot_do():
     with pytest.raises(ValueError, match=r"one column per class of the transition, 2; got 3"):
         ForwardCorrected(CCELoss(), torch.eye(2))(LOGITS, LABELS)
+    with pytest.raises(ValueError, match="label_smoothing must be 0 under a correction"):
+        ForwardCorrected(CCELoss(label_smoothing=0.1), torch.eye(3))
     with pytest.raises(TypeError, match=r"loss of p_y alone .* got NCELoss"):
         ForwardCorrected(NCELoss(), torch.eye(3))
     with pytest.raises(ValueError, match=r"condition number is .* ForwardCorrected needs no inverse"):
@@ -147,6 +173,7 @@ def test_corrections_refuse_what_they_cannot_do():
     never = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
     with pytest.raises(ValueError, match=r"label 2 occurs, but column 2 of the transition is all 0"):
         ForwardCorrected(CCELoss(), never)(LOGITS, LABELS)
+    assert ForwardCorrected(CCELoss(), never)(LOGITS, LABELS, 1.0 - (LABELS == 2).float()).isfinite()
     always = torch.tensor([[0.0, 1.0, 0.0]] * 3)
     with pytest.raises(ValueError, match="label 2 occurs, but column 2"):
         ForwardCorrected(CCELoss(), always)(LOGITS, torch.tensor([1, 2, 1, 1]))
@@ -206,6 +233,12 @@ def test_an_argument_without_a_name_is_refused_with_the_name(loss, first):
 def test_class_weights_without_a_name_are_told_theirs():
     with pytest.raises(TypeError, match=r"Write LqLoss\(weight=\.\.\.\)"):
         LqLoss(torch.ones(3))  # as CrossEntropyLoss takes them
+
+
+def test_what_differs_from_the_defaults_is_shown():
+    assert repr(LqLoss(q=0.5)) == "LqLoss(q=0.5)"
+    loss = LqLoss(q=0.5, weight=torch.ones(3), ignore_index=7, reduction="sum")
+    assert repr(loss) == "LqLoss(q=0.5, weight=<3 classes>, ignore_index=7, reduction=sum)"
 
 
 def test_a_reduction_set_later_is_checked():

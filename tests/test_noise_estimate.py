@@ -219,6 +219,9 @@ def test_noise_rate_of_a_label_that_never_occurs_is_nan() -> None:
     found = noise_rate(symmetric(3, 0.2), [0, 1, 0, 1])
     assert np.isnan(found.per_given_class).tolist() == [False, False, True]
     assert 0.0 <= found.overall <= 1.0
+    never = noise_rate([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.5, 0.5, 0.0]], [0, 1, 0, 1])
+    assert np.isnan(never.per_given_class).tolist() == [False, False, True]
+    assert 0.0 <= never.overall <= 1.0
 
 
 @pytest.mark.parametrize("classes", [2, 10, 50])

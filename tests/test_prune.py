@@ -332,22 +332,28 @@ def test_state_survives_plain_files(tmp_path, hashable):
 
 
 @pytest.mark.parametrize(
-    ("other", "text"),
+    ("source", "other", "text"),
     [
-        (lambda: Pruner(4), "num_rows"),
-        (lambda: Pruner(3, k=0.4), "k of the pruning state is 0.5, of this Pruner 0.4"),
-        (lambda: Pruner(["a", "c", "b"]), "ids"),
+        (3, lambda: Pruner(4), "num_rows"),
+        (3, lambda: Pruner(3, k=0.4), "k of the pruning state is 0.5, of this Pruner 0.4"),
+        (3, lambda: Pruner(["a", "c", "b"]), "ids"),
+        (["a", "b", "c"], lambda: Pruner(["a", "c", "b"]), "ids"),
     ],
 )
-def test_state_of_other_rows_is_refused(other, text):
+def test_state_of_other_rows_is_refused(source, other, text):
     with pytest.raises(ValueError, match=text):
-        other().load_state_dict(Pruner(3).state_dict())
+        other().load_state_dict(Pruner(source).state_dict())
+
+
+def test_a_state_cut_short_is_refused():
+    with pytest.raises(ValueError, match=r"p_y must have shape \(3,\); got \(2,\)"):
+        Pruner(3).load_state_dict({**Pruner(3).state_dict(), "p_y": torch.ones(2)})
 
 
 def test_state_that_loses_a_class_is_refused_when_asked():
-    source = Pruner(2)
-    source.update([0], [0.1])
-    strict = Pruner(2, [0, 1], on_empty="error")
+    source = Pruner(3)
+    source.update([0, 1], [0.1, 0.1])
+    strict = Pruner(3, [0, 1, 1], on_empty="error")
     with pytest.raises(RuntimeError, match="class 0"):
         strict.load_state_dict(source.state_dict())
     assert strict.kept.all()

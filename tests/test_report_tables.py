@@ -297,6 +297,17 @@ def test_curves_are_the_stored_columns(store: Store) -> None:
     assert list(c.lines[1].get_ydata()) == pytest.approx([0.1, 0.1, 0.2])
 
 
+def test_the_panels_of_figure_2_say_what_they_hold(store: Store) -> None:
+    rows = select(store, "figure2")
+    drawn = figure.figure2(store, rows)
+    assert [axis.get_title("left") for axis in drawn.axes] == [
+        f"({letter}) noise rate {rate}" for letter, rate in zip("abcdef", [0, 0.2, 0.6] * 2, strict=True)
+    ]
+    others = [{**row, "spec": {**row["spec"], "dataset": "cifar100"}} for row in rows]
+    assert [len(axis.lines) for axis in figure.figure2(store, others).axes] == [0] * 6
+    assert any(axis.lines for axis in drawn.axes)
+
+
 def cli(*arguments: str) -> Any:
     app = Typer()
     app.command()(report)
@@ -313,6 +324,18 @@ def test_the_command_writes_the_three_forms(store: Store, tmp_path: Path) -> Non
     assert sorted(path.name for path in out.iterdir()) == ["table1.csv", "table1.md", "table1.png"]
     assert (out / "table1.png").read_bytes().startswith(b"\x89PNG")
     assert cli("cifar-n", "--results", str(store.folder)).output.count("CIFAR-10N worse") == 1
+    result = cli("pruning", "--results", str(store.folder), "--out", str(out))
+    assert str(out / "pruning.png") in result.output
+    assert (out / "pruning.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_missing_folder_or_name_is_said(tmp_path: Path) -> None:
+    result = cli("table1", "--results", str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
+    result = cli("--results", str(tmp_path))
+    assert result.exit_code == 2
+    assert "name one of table1" in result.output
 
 
 def test_a_document_is_filled_and_filling_twice_changes_nothing(store: Store, tmp_path: Path) -> None:

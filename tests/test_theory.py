@@ -284,6 +284,7 @@ def test_theorem_1_constants():
     assert theory.uniform_noise_bounds(1, 10, 0.5) == (0, 0)  # the paper's "< 0" is 0 at q = 1
     assert theory.uniform_noise_bounds([0, 0.5], 10, 0)[1].tolist() == [0, 0]
     assert theory.uniform_noise_bounds(0, 10, 0.1) == (np.inf, -np.inf)
+    assert theory.class_noise_bound(0, np.eye(10)) == np.inf
     for c in range(2, 50):  # where c - 1 - eta c rounds to either side of 0
         for rate in (1 - 1 / c, (c - 1) / c):
             assert theory.uniform_noise_bounds([0.5, 1], c, rate).clean.tolist() == [-np.inf] * 2
@@ -380,6 +381,8 @@ def test_theorem_2_says_little_when_there_is_little_noise():
         assert (bound < trivial(rate)) is says_more
     assert theory.class_noise_bound(0.7, np.eye(10)) > theory.class_noise_bound(0.7, uniform_noise(10, 0.2))
     assert theory.class_noise_bound(1, uniform_noise(10, 0.2)) == 0
+    first = theory.class_noise_bound(0.7, [[0.8, 0.2], [0.1, 0.9]], [1, 0])  # of one class alone
+    assert first == pytest.approx(0.8 / 0.9 * theory.class_noise_bound(0.7, [[0.8, 0.2], [0.1, 0.9]], [0, 1]))
 
 
 # --- symmetric losses and tolerable noise -----------------------------------------------------
@@ -535,6 +538,7 @@ def test_functions_broadcast():
         (lambda: theory.class_noise_bound(0.5, np.eye(2), [1.5, -0.5]), "class_prior"),
         (lambda: theory.noise_is_tolerable(0.3), "or a rate with num_classes; got 0.3"),
         (lambda: theory.noise_is_tolerable(1.3, 3), "rate in"),
+        (lambda: theory.noise_is_tolerable(-0.3, 3), "rate in"),
         (lambda: theory.noise_is_tolerable([[0.5, 0.6], [0, 1]]), "sum to 1"),
         (lambda: theory.noise_is_tolerable([[1.5, -0.5], [0, 1]]), "at least 0"),
         (lambda: theory.symmetry_constant(make_loss("mae"), 3), 'reduction="none"'),

@@ -440,6 +440,16 @@ def test_a_layer_that_a_step_leaves_out_stays_as_it_is(bf16):
     assert not torch.equal(first["always.weight"], last["always.weight"])
 
 
+def test_loaded_weights_are_those_that_bf16_computes_with():
+    model = nn.Linear(3, 2)
+    weights = Weights(model, quick(), bf16=True)
+    for load, stored in ((weights.load, weights.tensors()), (weights.load_state, weights.state())):
+        load({name: torch.full_like(tensor, 0.25) for name, tensor in stored.items()})
+        assert model.weight.dtype == torch.bfloat16
+        assert (model.weight == 0.25).all()
+        weights.load({name: torch.zeros_like(tensor) for name, tensor in weights.tensors().items()})
+
+
 def test_adam_is_torchs_adam():
     data, recipe = table(), quick(optimizer="adam", lr=1e-3, weight_decay=0.0, epochs=1, select="last")
     result = fit(data, recipe=recipe)
@@ -526,6 +536,18 @@ def test_forward_correction_needs_and_uses_its_matrix():
         fit(loss="nce", transition=transition)
 
 
+def test_validation_rows_of_ones_own_are_not_weighed():
+    data, own = table(), table(50, 0.0, seed=1)
+    result = fit(data, sample_weight=np.linspace(0, 2, len(data)), validation=own)
+    right = result.predict_log_proba(own).argmax(1) == own.given_labels
+    assert result.validation_accuracy == pytest.approx(right.mean())
+
+
+class Hinge(torch.nn.Module):
+    def forward(self, logits, labels):
+        return torch.nn.functional.multi_margin_loss(logits, labels)
+
+
 def test_what_cannot_be_trained_is_refused_at_once():
     data = table()
     with pytest.raises(ValueError, match=r"at least two classes; the 297 .* one \('a'\)"):
@@ -552,6 +574,12 @@ def test_what_cannot_be_trained_is_refused_at_once():
         weight[none_of] = 0.0
         with pytest.raises(ValueError, match=f"sample_weight is 0 for every {word} row"):
             fit(data, sample_weight=weight)
+    with pytest.raises(ValueError, match=r"sample_weight must be 330 finite .* got shape \(3,\)"):
+        fit(data, sample_weight=np.ones(3))
+    with pytest.raises(ValueError, match=r"need a loss with a reduction; Hinge has none\. Leave"):
+        fit(data, loss=Hinge(), sample_weight=np.ones(len(data)))
+    with pytest.raises(ValueError, match="checkpoint_every must be 1 or more; got 0"):
+        fit(data, checkpoint_every=0)
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'"):
         train(data, model="mlp", loss="lq", device="mps")
 

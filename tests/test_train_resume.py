@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,10 @@ from train_helpers import quick, table
 
 import tolerant.files
 from tolerant.losses import make_loss
+from tolerant.noise.transition import symmetric
 from tolerant.train import Callback, PruneSchedule, TrainResult, train
 from tolerant.train.checkpoint import Checkpoints
+from tolerant.train.fleet import _Stop
 
 RECIPE = quick(epochs=30, dropout=0.2, lr=0.05, milestones=(20,))
 PRUNE = PruneSchedule(10, 5, 0.3)
@@ -140,6 +143,15 @@ def test_ctrl_c_without_a_folder_just_ends():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_second_ctrl_c_does_not_wait_for_the_step():
+    stop = _Stop()
+    with stop.on_interrupt():
+        signal.raise_signal(signal.SIGINT)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 class After(Callback):
     """Does something once, after one epoch."""
 
@@ -203,17 +215,38 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
             fit(checkpoint=tmp_path, **changes)
 
 
-def test_other_class_weights_or_validation_rows_are_another_run(tmp_path):
+def test_other_weights_transitions_or_validation_rows_are_another_run(tmp_path):
     recipe = quick(epochs=1)
     weighted = [make_loss("lq", weight=torch.tensor([1.0, 2.0, 3.0, w])) for w in (4.0, 5.0)]
     rows = [table(50, 0.0, seed=seed) for seed in (1, 2)]
-    for name, values in (("loss", [*weighted, "lq"]), ("validation", [*rows, None])):
-        first, second, none = ({name: value, "recipe": recipe} for value in values)
+    row_weights = [np.linspace(1, 2, len(table())), np.linspace(1, 3, len(table()))]
+    transitions = [symmetric(4, rate) for rate in (0.2, 0.3)]
+    for name, values in (
+        ("loss", [*weighted, "lq"]),
+        ("validation", [*rows, None]),
+        ("sample_weight", [*row_weights, None]),
+        ("transition", transitions),
+    ):
+        first, *others = ({name: value, "recipe": recipe} for value in values)
         fit(checkpoint=tmp_path / name, **first)
-        for other in (second, none):
+        for other in others:
             with pytest.raises(ValueError, match=f"another run: {name}"):
                 fit(checkpoint=tmp_path / name, **other)
         fit(checkpoint=tmp_path / name, **first)
+
+
+def test_weights_of_another_network_of_ones_own_are_refused(tmp_path):
+    """Networks of one's own are told apart by their class alone; their weights then do not fit."""
+
+    def network(*widths):
+        return nn.Sequential(*[nn.Linear(*each) for each in pairwise((6, *widths, 4))])
+
+    recipe = quick(epochs=1)
+    fit(checkpoint=tmp_path, recipe=recipe, model=network(8))
+    wider, longer = r"has shape \(8, 6\), the model's \(9, 6\)", "only one"
+    for other, words in ((network(9), wider), (network(8, 4), longer)):
+        with pytest.raises(ValueError, match=f"the stored .*{words}"):
+            fit(checkpoint=tmp_path, recipe=recipe, model=other)
 
 
 def test_damaged_checkpoints_are_named(tmp_path):
@@ -223,6 +256,9 @@ def test_damaged_checkpoints_are_named(tmp_path):
     whole = state.read_bytes()
     state.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=rf"{state.name}.*cannot be read"):
+        fit(checkpoint=tmp_path, recipe=recipe)
+    (tmp_path / "checkpoint.json").write_text('{"format": 0}')
+    with pytest.raises(ValueError, match=r"checkpoint\.json is not a checkpoint of this version"):
         fit(checkpoint=tmp_path, recipe=recipe)
     (tmp_path / "checkpoint.json").write_text("{")
     with pytest.raises(ValueError, match=r"checkpoint\.json is not a valid JSON"):

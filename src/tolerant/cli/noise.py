@@ -171,8 +171,6 @@ def _write_labels(path: Path, data: NoisyDataset, true: np.ndarray, drawn: Corru
         write_atomic(path, text.getvalue())
         return
     arrays = {name if name == "source" else f"{name}s": column for name, column in columns.items()}
-    if arrays["ids"].dtype.hasobject:
-        arrays["ids"] = arrays["ids"].astype(str)  # as objects they would be pickled
     buffer = io.BytesIO()
     np.savez_compressed(buffer, class_names=np.array(data.class_names), **arrays)
     write_atomic(path, buffer.getvalue())

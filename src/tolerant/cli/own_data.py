@@ -119,9 +119,9 @@ def train(source: Source, out: Path, settings: Settings, *, device: str, **optio
 
 def print_training(learned: Learned) -> None:
     """What was trained, on how many of the rows."""
-    model, used, num_rows = learned.job.model, len(learned.job.dataset), len(learned.p_y)
-    name = model if isinstance(model, str) else type(model).__name__
-    line = f"\nTrained {name} for {learned.result.recipe.epochs} epochs on {used:,} of {num_rows:,} rows"
+    job, num_rows = learned.job, len(learned.p_y)
+    used = len(job.dataset)
+    line = f"\nTrained {job.model} for {job.recipe.epochs} epochs on {used:,} of {num_rows:,} rows"
     if used < num_rows:
         line += "; of the others, models that did not see them think the label wrong"
     typer.echo(f"{line}.")

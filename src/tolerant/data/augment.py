@@ -14,25 +14,17 @@ from torch.nn.functional import pad
 PADDING = 4
 
 
-def draw(
-    num_images: int,
-    generator: torch.Generator | None = None,
-    *,
-    device: torch.device | str | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Flips, bool (N,), and shifts in 0..8, int64 (N, 2), for `augment`.
-
-    Drawn where the generator is (the CPU by default), then copied to `device`: one seed gives one
-    set of draws wherever the training runs.
+def draw(num_images: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Flips, bool (N,), and shifts in 0..8, int64 (N, 2), for `augment`, where the generator is.
 
     >>> flip, shift = draw(3, torch.Generator().manual_seed(0))
     >>> flip.tolist(), shift.tolist()
     ([False, True, True], [[6, 7], [6, 7], [1, 1]])
     """
-    where = generator.device if generator is not None else torch.device("cpu")
+    where = generator.device
     flip = torch.randint(2, (num_images,), generator=generator, device=where).bool()
     shift = torch.randint(2 * PADDING + 1, (num_images, 2), generator=generator, device=where)
-    return flip.to(device or where), shift.to(device or where)
+    return flip, shift
 
 
 def augment(

@@ -45,9 +45,6 @@ class Batches:
         self.resident = fits(inputs, self.device) if resident is None else resident
         self.tensor = copy_to(inputs, self.device) if self.resident else None
 
-    def __len__(self) -> int:
-        return len(self.inputs)
-
     def take(self, index: Tensor) -> Tensor:
         """The rows `index`, on the device."""
         if self.tensor is not None:

@@ -15,7 +15,11 @@ OTHER_DEVICE_IMAGES_PER_S = 20_000  # the small models of the digits grid, one C
 
 
 def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
-    """Seconds of device time; a run that shares its device counts for its share."""
+    """Seconds of device time; a run that shares its device counts for its share.
+
+    >>> round(estimate_s(RunSpec(dataset="cifar10", model="resnet34", loss="lq")))  # 120 x 45,000 / 38,000
+    142
+    """
     known = [
         row["device_s"] / row["spec"]["recipe"]["epochs"]
         for row in rows

@@ -48,6 +48,8 @@ def method(spec: Mapping[str, Any]) -> str:
     'truncated-lq'
     >>> method({"loss": "cce", "transition": "estimated", "prune": None})
     'forward-estimated'
+    >>> method({"loss": "truncated-lq", "transition": "none", "prune": None})
+    'truncated-lq-direct'
     """
     name: str = spec["loss"]
     if spec["prune"]:

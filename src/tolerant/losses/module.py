@@ -78,11 +78,10 @@ class RobustLoss(nn.Module):
                 f"{type(self).__name__} takes its arguments by name; got {positional[0]!r} without one. "
                 f"Write {type(self).__name__}({meant}=...)."
             )
-        check_reduction(reduction)
         check_impl(impl)
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
-        self.reduction = reduction
+        self.reduction = reduction  # checked in __setattr__
         self.impl = impl
         self.hyper = self.resolve(**hyper)
 

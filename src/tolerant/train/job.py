@@ -198,7 +198,7 @@ def _copy(model: nn.Module) -> nn.Module:
         for name, buffer in module._buffers.items():
             # An expanded buffer holds one number for many entries, so it cannot be written to.
             if buffer is not None and 0 in buffer.stride():
-                module._buffers[name] = buffer.clone(memory_format=torch.contiguous_format)
+                module._buffers[name] = buffer.clone()
     return model
 
 

@@ -63,5 +63,4 @@ def _rounds(
             pieces.append([piece.cpu().numpy() for piece in received])
         for rows, values, length in zip(*pieces, lengths, strict=True):
             have = min(max(length - start, 0), width)
-            if have:
-                yield rows[:have].astype(np.int64), values[:have]
+            yield rows[:have].astype(np.int64), values[:have]

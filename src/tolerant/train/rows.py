@@ -154,7 +154,7 @@ class Rows:
 
 def draw_epoch(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
     """Flips and shifts for every row, drawn on the CPU: the same on every device."""
-    flip, shift = draw(num_rows, generator=generator)  # both in any case: one does not depend on the other
+    flip, shift = draw(num_rows, generator)  # both in any case: one does not depend on the other
     draws = {}
     if "flip" in recipe.augment:
         draws["flip"] = flip
