@@ -49,7 +49,7 @@ def test_a_resumed_run_has_each_epoch_once(tmp_path):
 
 
 def test_option_of_the_command(tmp_path):
-    data = table(120)
+    data = table(220)  # below 200 rows none are held out
     np.savez(tmp_path / "rows.npz", inputs=data.inputs, labels=data.given_labels)
     words = ["train", tmp_path / "rows.npz", "--out", tmp_path / "run", "--tensorboard", tmp_path / "events"]
     done = CliRunner().invoke(make_app(), [*map(str, words), "--epochs", "3", "--folds", "0", "--loss", "lq"])
