@@ -51,9 +51,11 @@ def check_logits_and_labels(logits: Tensor, labels: Tensor) -> torch.Size:
     if labels.dtype == torch.bool:
         raise TypeError("labels must be class indices (int64) or probabilities; got torch.bool.")
     if labels.shape != shape:
+        classes_last = labels.shape == logits.shape[:-1]  # as language models have them
+        hint = " Pass logits.flatten(0, -2) and labels.flatten()." if classes_last else ""
         raise ValueError(
             f"labels must have shape {tuple(shape)} for logits of shape {tuple(logits.shape)} "
-            f"(classes are dimension {min(1, logits.ndim - 1)}); got {tuple(labels.shape)}."
+            f"(classes are dimension {min(1, logits.ndim - 1)}); got {tuple(labels.shape)}.{hint}"
         )
     return shape
 
