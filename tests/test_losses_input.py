@@ -117,8 +117,8 @@ def test_labels_and_shapes(loss):
         loss(LOGITS, LABELS.float())
     with pytest.raises(ValueError, match=r"labels must have shape \(4,\) .* got \(3,\)"):
         loss(LOGITS, LABELS[:3])
-    with pytest.raises(ValueError, match=r"got \(2, 5\). Pass logits.flatten\(0, -2\)"):
-        loss(torch.zeros(2, 5, 3), torch.zeros(2, 5, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"got \(2, 3\). Pass logits.flatten\(0, -2\)"):
+        loss(torch.zeros(2, 3, 5), torch.zeros(2, 3, dtype=torch.long))
     with pytest.raises(TypeError, match=r"labels must be class indices .* got torch.bool"):
         loss(LOGITS, LABELS > 0)
     with pytest.raises(TypeError, match=r"logits must be floating point; got torch.int64"):
