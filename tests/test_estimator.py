@@ -462,8 +462,8 @@ def test_folds_hold_every_class_evenly():
     [
         ("abcb", [0, 1, 0, 1], [0, 1, 2, 1]),
         ("abcb", [0, 1, 0, 0], [0, 1, 2, 3]),  # labels of their own
-        ("abbb", [0, 1, 1, 1], [0, 1, 1, 1]),
-        ("aabbb", [0, 0, 1, 1, 1], [0, 1, 2, 3, 4]),  # a few combinations that repeat
+        ("abcdddddd", [0, 0, 0, 1, 1, 1, 1, 1, 1], [0, 1, 2, 3, 3, 3, 3, 3, 3]),  # a rare class, six times
+        ("aaabbb", [0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]),  # a few combinations that repeat
     ],
 )
 def test_copies_are_told_from_rows_alike_by_nature(rows, labels, expected):

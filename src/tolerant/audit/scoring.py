@@ -56,8 +56,8 @@ def first_copies(dataset: NoisyDataset) -> np.ndarray:
     """int64 [N]: the first row of which each is a copy, label and all; its own number if it is none.
 
     Oversampling makes such copies. In two folds, one would be scored by a model that trained on the other and
-    believes its label. But rows may also be alike by nature, such as those of a few yes-no columns. Their
-    labels were given one by one, so they differ here and there and vouch for each other: none is a copy.
+    believes its label. But rows may also be alike by nature, such as those of a few yes-no columns. Then
+    their labels, given one by one, differ here and there, or no class has many different rows: none is a copy.
 
     >>> rows = NoisyDataset(np.float32([[1], [2], [1], [3], [4]]), [0, 1, 0, 1, 0], None, ("a", "b"))
     >>> first_copies(rows).tolist()
@@ -66,9 +66,10 @@ def first_copies(dataset: NoisyDataset) -> np.ndarray:
     numbers, labels = np.arange(len(dataset)), dataset.given_labels
     _, first, which = np.unique(row_digests(dataset.inputs), return_index=True, return_inverse=True)
     alike = first[which]
-    repeated = (alike != numbers).sum()
+    by_class, different = np.bincount(labels), np.bincount(labels[alike == numbers])
+    richest = different.argmax()  # of classes made equally large, the one that was the largest
     differ = (labels != labels[alike]).sum()
-    if repeated > len(dataset) / 2 or differ > repeated / 100:
+    if different[richest] < by_class[richest] / 2 or differ > (alike != numbers).sum() / 100:
         return numbers
     return np.where(labels == labels[alike], alike, numbers)
 

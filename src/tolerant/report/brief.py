@@ -20,6 +20,7 @@ SHOWN = ("cce", "lq", "truncated-lq")
 AUDIT_METHODS = {"cce": "cross entropy", "cleanlab": "cleanlab", "tolerant": "tolerant"}
 AUDIT_DATA = {
     "digits": "digits, uniform",
+    "copies": "the same, a fifth of the rows four times",
     "fashion-mnist": "Fashion-MNIST, class-dependent",
     "trec": "TREC questions, labels by keyword rules",
     "table": "a made-up table",
