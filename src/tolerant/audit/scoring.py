@@ -57,7 +57,7 @@ def first_copies(dataset: NoisyDataset) -> np.ndarray:
 
     Oversampling makes such copies. In two folds, one would be scored by a model that trained on the other and
     believes its label. But rows may also be alike by nature, such as those of a few yes-no columns. Then
-    their labels, given one by one, differ here and there, or no class has many different rows: none is a copy.
+    their labels, given one by one, differ here and there, or no class has many different rows: no copies.
 
     >>> rows = NoisyDataset(np.float32([[1], [2], [1], [3], [4]]), [0, 1, 0, 1, 0], None, ("a", "b"))
     >>> first_copies(rows).tolist()
