@@ -151,9 +151,9 @@ def choose_q(num_classes: int) -> float:
     more, the same gap would ask for a larger q, but that learns slowly: p_y is 1 / c at first,
     and a row's weight c^-q. So q falls to what keeps this weight as with ten classes, but not below 0.5.
     Means over five tables of 20 to 300 classes, three noises and three seeds, of this, of 0.7 and of the same
-    gap: accuracy 85.3, 84.0, 81.0 %; wrong labels among the most doubtful 92.7, 92.5, 89.6 %
-    (results/bench/classes.jsonl). With 300 classes, most of a few rows, the latter is 87 to 98 % by
-    the noise, and 71 to 83 % with the same gap.
+    gap: accuracy 85.3, 84.1, 81.0 %; wrong labels among the most doubtful 92.6, 92.6, 89.8 %
+    (results/bench/classes.jsonl). With 300 classes, most of a few rows, the latter is 86 to 98 % by
+    the noise, and 72 to 83 % with the same gap.
 
     >>> [choose_q(num_classes) for num_classes in (2, 3, 6, 10, 15, 100)]
     [0.38, 0.51, 0.64, 0.7, 0.6, 0.5]
