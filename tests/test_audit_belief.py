@@ -128,7 +128,7 @@ def test_the_lower_end_takes_the_model_for_too_sure_of_itself() -> None:
     assert rate.low < reading
 
 
-@pytest.mark.parametrize("shares", [(0.95, 0.05), (0.5, 0.5), (0.1,) * 10])
+@pytest.mark.parametrize("shares", [(0.95, 0.05), (0.5, 0.5), (0.1,) * 10, (0.008,) * 125])
 def test_where_predictions_know_nothing_no_noise_is_ruled_in(shares: tuple[float, ...]) -> None:
     """Right labels that no column tells anything of: up to nine in ten were called wrong for sure."""
     num_classes, generator = len(shares), np.random.default_rng(0)

@@ -462,6 +462,7 @@ def test_folds_hold_every_class_evenly():
     [
         ("abcb", [0, 1, 0, 1], [0, 1, 2, 1]),
         ("abcb", [0, 1, 0, 0], [0, 1, 2, 3]),  # labels of their own
+        ("abcdbb", [0, 1, 0, 0, 0, 1], [0, 1, 2, 3, 4, 5]),  # which agree here and there
         ("abcdddddd", [0, 0, 0, 1, 1, 1, 1, 1, 1], [0, 1, 2, 3, 3, 3, 3, 3, 3]),  # a rare class, six times
         ("aaabbb", [0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]),  # a few combinations that repeat
     ],
@@ -472,13 +473,12 @@ def test_copies_are_told_from_rows_alike_by_nature(rows, labels, expected):
 
 
 def test_copies_among_sparse_rows():
-    matrix = scipy.sparse.csr_matrix(([2.0, 1.0, 1.0, 3.0, 1.0], [1, 0, 1, 1, 0], [0, 1, 3, 5]), (3, 2))
-    matrix = scipy.sparse.vstack([matrix, matrix[[0]], scipy.sparse.csr_matrix((1, 2))])
-    unsorted = scipy.sparse.csr_matrix(([0.0, 3.0, 1.0], [0, 1, 0], [0, 3]), (1, 2))  # row 2 again
-    inputs = SparseRows(scipy.sparse.vstack([matrix, unsorted]), scale=0.5)
-    rows = NoisyDataset(inputs, [0, 1, 0, 0, 1, 0], None, ("x", "y"))
-    assert first_copies(rows).tolist() == [0, 1, 2, 0, 4, 2]
-    assert len(set(inputs.digests.tolist())) == 4
+    dense = [[0, 2, 0], [1, 3, 0], [0, 0, 4], [0, 2, 0], [0, 0, 0]]
+    out_of_order = scipy.sparse.csr_matrix(([3.0, 1.0], [1, 0], [0, 2]), (1, 3))  # row 1 again
+    with_a_zero = scipy.sparse.csr_matrix(([0.0, 4.0], [1, 2], [0, 2]), (1, 3))  # row 2
+    inputs = SparseRows(scipy.sparse.vstack([scipy.sparse.csr_matrix(dense), out_of_order, with_a_zero]), 0.5)
+    rows = NoisyDataset(inputs, [0, 1, 0, 0, 1, 1, 0], None, ("x", "y"))
+    assert first_copies(rows).tolist() == [0, 1, 2, 0, 4, 1, 2]
 
 
 def test_one_odd_label_among_many_copies_stands_alone():
