@@ -473,12 +473,21 @@ def test_copies_are_told_from_rows_alike_by_nature(rows, labels, expected):
 
 
 def test_copies_among_sparse_rows():
-    dense = [[0, 2, 0], [1, 3, 0], [0, 0, 4], [0, 2, 0], [0, 0, 0]]
-    out_of_order = scipy.sparse.csr_matrix(([3.0, 1.0], [1, 0], [0, 2]), (1, 3))  # row 1 again
-    with_a_zero = scipy.sparse.csr_matrix(([0.0, 4.0], [1, 2], [0, 2]), (1, 3))  # row 2
-    inputs = SparseRows(scipy.sparse.vstack([scipy.sparse.csr_matrix(dense), out_of_order, with_a_zero]), 0.5)
-    rows = NoisyDataset(inputs, [0, 1, 0, 0, 1, 1, 0], None, ("x", "y"))
-    assert first_copies(rows).tolist() == [0, 1, 2, 0, 4, 1, 2]
+    rows = [
+        [(1, 2)],
+        [(0, 1), (1, 3)],
+        [(2, 4)],
+        [(1, 2)],
+        [],
+        [(1, 3), (0, 1)],
+        [(1, 0), (2, 4)],
+        [(1, 2)] * 2,
+    ]
+    columns, values = np.array([cell for row in rows for cell in row]).T
+    ends = np.cumsum([0, *map(len, rows)])
+    inputs = SparseRows(scipy.sparse.csr_matrix((np.float32(values), columns, ends), (len(rows), 3)), scale=0.5)
+    copies = first_copies(NoisyDataset(inputs, [0, 1, 0, 0, 1, 1, 0, 0], None, ("x", "y")))
+    assert copies.tolist() == [0, 1, 2, 0, 4, 1, 2, 7]  # out of order, with a zero; twice 2 is 4
 
 
 def test_one_odd_label_among_many_copies_stands_alone():
