@@ -485,8 +485,8 @@ def test_copies_among_sparse_rows():
     ]
     columns, values = np.array([cell for row in rows for cell in row]).T
     ends = np.cumsum([0, *map(len, rows)])
-    inputs = SparseRows(scipy.sparse.csr_matrix((np.float32(values), columns, ends), (len(rows), 3)), scale=0.5)
-    copies = first_copies(NoisyDataset(inputs, [0, 1, 0, 0, 1, 1, 0, 0], None, ("x", "y")))
+    matrix = scipy.sparse.csr_matrix((np.float32(values), columns, ends), (len(rows), 3))
+    copies = first_copies(NoisyDataset(SparseRows(matrix, 0.5), [0, 1, 0, 0, 1, 1, 0, 0], None, ("x", "y")))
     assert copies.tolist() == [0, 1, 2, 0, 4, 1, 2, 7]  # out of order, with a zero; twice 2 is 4
 
 
