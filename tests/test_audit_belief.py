@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tolerant.audit import belief
-from tolerant.audit.belief import by_label, expected_wrong, fit_noise_model, maximise, sharpen
+from tolerant.audit.belief import by_label, expected_wrong, fit_noise_model, maximise
 from tolerant.audit.one_rate import OwnAndRest
 from tolerant.audit.rate import rate_interval
+from tolerant.audit.sharpen import sharpen
 
 NOISE = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.3, 0.0, 0.6, 0.1], [0.1, 0.0, 0.1, 0.8]])
 GUESS = 0.8 * np.eye(4) + 0.05

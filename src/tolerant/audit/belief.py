@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.audit.one_rate import OwnAndRest
+from tolerant.audit.sharpen import sharpen
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -32,7 +33,6 @@ Labels = NDArray[np.int64]
 _SHARPNESS = np.geomspace(12.0, 0.25, 14)
 _STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
 _MOST_ITERATIONS = 100
-_LEAST_P = 1e-12
 # If T would have more entries than this for each row, it is taken to be symmetric: one noise rate, and all
 # mistakes alike. So few rows do not determine so many numbers: the fit would take minutes, find too much
 # noise, and rank no better.
@@ -119,17 +119,6 @@ def _fit_symmetric(given_labels: Labels, probs: NDArray[np.floating]) -> NoiseMo
 def log_likelihood(rows: list[Matrix], transition: Matrix) -> float:
     """Of the given labels, from the sharpened rows that carry each."""
     return sum(float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows))
-
-
-def sharpen(probs: NDArray[np.floating], sharpness: float) -> Matrix:
-    """Rows of p^s, each summing to one.
-
-    >>> sharpen(np.array([[0.8, 0.2]]), 2.0).round(3)
-    array([[0.941, 0.059]])
-    """
-    logs = sharpness * np.log(np.maximum(probs.astype(np.float64), _LEAST_P))
-    powers = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
 
 
 def by_label(given_labels: Labels, sharp: Matrix) -> list[Matrix]:

@@ -1,7 +1,7 @@
 """The noise model of many classes and few rows: T is symmetric, one noise rate and all mistakes alike.
 
 Then a row counts by two numbers only, the sharpened probability of its given label and of all others, and
-no matrix is formed: with 3,000 classes those of every fit and resample took minutes.
+no matrix is formed: with thousands of classes those of every fit and resample would be the whole cost.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.audit.sharpen import sharpen
+
 _STILL = 3e-6  # a single number, which all rows determine, can be had more exactly than a matrix
 _MOST_ITERATIONS = 100
-_LEAST_P = 1e-12
 _BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
 
 
@@ -39,13 +40,11 @@ class OwnAndRest:
         step = max(1, _BLOCK // num_classes)
         for start in range(0, num_rows, step):
             part = slice(start, start + step)
-            logs = sharpness * np.log(np.maximum(probs[part].astype(np.float64), _LEAST_P))
-            powers = np.exp(logs - logs.max(axis=1, keepdims=True))
-            place = (np.arange(len(powers)), given_labels[part])
-            total = powers.sum(axis=1)
-            own[part] = powers[place] / total
-            powers[place] = 0.0
-            rest[part] = powers.sum(axis=1) / total
+            sharp = sharpen(probs[part], sharpness)
+            place = (np.arange(len(sharp)), given_labels[part])
+            own[part] = sharp[place]
+            sharp[place] = 0.0
+            rest[part] = sharp.sum(axis=1)
         return cls(own, rest, num_classes)
 
     def take(self, rows: NDArray[np.int64]) -> OwnAndRest:

@@ -28,10 +28,7 @@ TRUNCATED = "truncated-lq"
 ModelFactory = Callable[[tuple[int, ...], int], nn.Module]
 
 _STEPS = 1600  # updates after which small networks have learnt what they can from a few thousand rows
-# With fewer rows a tenth held out chooses by chance: many epochs tie, and the first of them is hardly
-# trained. 10 % uniform noise, two seeds, with a tenth held out and with all rows trained on to the end:
-# accuracy on iris (150 rows) 84 and 97 %, on wine (178 rows) 97.5 and 99.4 %; average precision of the
-# suspects 86 and 98 %, 98.9 and 99.6 %. On 250 and 300 rows of other data the latter went either way.
+# With fewer rows a tenth held out chooses by chance: many epochs tie, the first of them hardly trained.
 _LEAST_TO_VALIDATE = 200
 LEAST_TO_PRUNE = 50  # with fewer, what a model doubts is no evidence yet
 LEAST_EPOCHS_TO_PRUNE = 3  # it starts after a third of them

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, maximise, sharpen
+from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, maximise
 from tolerant.audit.one_rate import OwnAndRest
+from tolerant.audit.sharpen import sharpen
 
 _SOFTER = 0.6  # how much less sure of itself the model is taken to be for the lower end (see `RateInterval`)
 _RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
@@ -102,8 +103,7 @@ def _tells_nothing(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[n
 
     T can always turn predictions that know nothing into those frequencies, by enough noise. Fitted to chance,
     each entry of it gains half a unit of log likelihood on average; two deviations come on top, and 5 for
-    the folds, in whose training rows the labels held out are the rarer ones. Logistic regression on 1,000
-    rows of ten classes gains up to 54 where columns have nothing to do with labels, and 740 where they do.
+    the folds, in whose training rows the labels held out are the rarer ones.
     """
     counts = np.unique(given, return_counts=True)[1]
     by_frequency = float((counts * np.log(counts / len(given))).sum())
