@@ -168,7 +168,8 @@ def _judge(
     if settings.loss != TRUNCATED or len(dataset) < LEAST_TO_PRUNE or not held_out.any():
         return believed, k
     given, probs = dataset.given_labels[held_out], scored.probs[held_out]
-    noise = _fit_noise(given, probs)
+    sample = np.random.default_rng(0).permutation(len(given))[:FIT_ROWS]
+    noise = fit_noise_model(given[sample], probs[sample])
     believed[held_out] = believe(given, noise.log_odds_right(given, probs))
     if believed.sum() < LEAST_TO_PRUNE:  # too few to learn from: the folds have not learnt either
         believed[:] = True
@@ -190,19 +191,14 @@ def believe(given_labels: np.ndarray, log_odds_right: np.ndarray) -> np.ndarray:
     return believed
 
 
-def choose_k(given_labels: np.ndarray, probs: np.ndarray, noise: NoiseModel | None = None) -> float:
+def choose_k(given_labels: np.ndarray, probs: np.ndarray, noise: NoiseModel) -> float:
     """The p_y below which as many rows lie as labels are estimated to be wrong.
 
     >>> probs = np.array([[0.9, 0.1]] * 8 + [[0.2, 0.8]] * 8)
-    >>> choose_k(np.array([0] * 6 + [1] * 2 + [1] * 6 + [0] * 2), probs)
+    >>> given_labels = np.array([0] * 6 + [1] * 2 + [1] * 6 + [0] * 2)
+    >>> choose_k(given_labels, probs, fit_noise_model(given_labels, probs))
     0.2
     """
-    noise = noise or _fit_noise(given_labels, probs)
     p_y = probs[np.arange(len(given_labels)), given_labels]
     k = np.quantile(p_y, noise.expected_wrong(given_labels, probs), method="lower")
     return float(np.clip(k, *_K_RANGE))
-
-
-def _fit_noise(given_labels: np.ndarray, probs: np.ndarray) -> NoiseModel:
-    sample = np.random.default_rng(0).permutation(len(given_labels))[:FIT_ROWS]
-    return fit_noise_model(given_labels[sample], probs[sample])

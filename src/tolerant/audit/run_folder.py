@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.learn import Learned
-from tolerant.audit.page import MOST_SHOWN, write_page
+from tolerant.audit.page import write_page
 from tolerant.audit.source import Features, Source
 from tolerant.audit.suspects import Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
@@ -86,8 +86,8 @@ def save_run(
     fingerprint: str,
     digests: np.ndarray,
     corrected: CorrectedLabels,
-    labels: Sequence[str | os.PathLike[str]] = (),
-    limit: int = MOST_SHOWN,
+    labels: Sequence[str | os.PathLike[str]],
+    limit: int,
 ) -> None:
     """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts, labels uncorrected).
 

@@ -23,7 +23,7 @@ class SparseRows:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, matrix: Any, scale: float = 1.0) -> None:
+    def __init__(self, matrix: Any, scale: float) -> None:
         self._matrix = (matrix.tocsr() * scale).astype(np.float32)
         self._matrix.sum_duplicates()
         self._matrix.eliminate_zeros()  # now equal rows are stored alike

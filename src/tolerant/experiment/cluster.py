@@ -40,7 +40,7 @@ class Cluster:
 
 
 def on_cluster(
-    specs: Sequence[RunSpec], runner: Runner, cluster: Cluster, tell: Tell, on_epoch: OnEpoch | None = None
+    specs: Sequence[RunSpec], runner: Runner, cluster: Cluster, tell: Tell, on_epoch: OnEpoch | None
 ) -> None:
     """Every spec as a task. A lost worker's run is tried again, from its checkpoint where all see the folder.
 

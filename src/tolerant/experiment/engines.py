@@ -47,9 +47,7 @@ class Queue:
                 self.waiting.append(spec)
 
 
-def in_this_process(
-    specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None = None
-) -> None:
+def in_this_process(specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None) -> None:
     """In this process, as many at a time as the runner says."""
     queue = Queue(specs, tell)
     while queue.waiting:

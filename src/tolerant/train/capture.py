@@ -41,9 +41,9 @@ class Stepper:
         recipe: Recipe,
         *,
         bf16: bool,
-        weighted: bool = False,
+        weighted: bool,
         foreign: bool,
-        graph: bool | None = None,
+        graph: bool | None,
     ) -> None:
         self.device = rows.device
         self.model, self.loss, self.rows, self.recipe = model, loss, rows, recipe

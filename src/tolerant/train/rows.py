@@ -107,7 +107,7 @@ class Rows:
             draws = draw_epoch(len(self), recipe, torch.Generator())
             self.draws = {name: d.to(self.index_device) for name, d in draws.items()}
 
-    def batch(self, index: Tensor, read: Tensor | None = None) -> Tensor:
+    def batch(self, index: Tensor, read: Tensor | None) -> Tensor:
         """Training inputs of the rows ``index``, augmented; ``read``: from `read_ahead`."""
         if self._resident is None:
             rows = self._batches.take(index) if read is None else read
