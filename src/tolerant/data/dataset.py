@@ -120,10 +120,9 @@ class NoisyDataset:
         """
         index = np.asarray(index)
         index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.int64)
-        in_memory = isinstance(self.inputs, np.ndarray) and not isinstance(self.inputs, np.memmap)
         return replace(
             self,
-            inputs=self.inputs[index] if in_memory else LazySubset(self.inputs, index),
+            inputs=self.inputs[index] if is_in_memory(self.inputs) else LazySubset(self.inputs, index),
             given_labels=self.given_labels[index],
             true_labels=None if self.true_labels is None else self.true_labels[index],
             ids=self.ids[index],
@@ -134,6 +133,11 @@ class NoisyDataset:
     def with_given_labels(self, given_labels: Any) -> NoisyDataset:
         """The same rows with other given labels."""
         return replace(self, given_labels=given_labels)
+
+
+def is_in_memory(inputs: Inputs) -> bool:
+    """Whether the rows are an array in memory, not a memory map or files."""
+    return isinstance(inputs, np.ndarray) and not isinstance(inputs, np.memmap)
 
 
 class LazySubset:
