@@ -94,12 +94,13 @@ class Clock:
     """Seconds of an epoch's training, on the device's own clock where it has one."""
 
     def __init__(self, device: torch.device) -> None:
-        self._events: list[torch.cuda.Event] = []
         self._on_gpu = device.type == "cuda"
-        self._times = [time.perf_counter()]
+        self._start = time.perf_counter()
+        self._marks: list[float] = []
+        self._events: list[torch.cuda.Event] = []
 
     def mark(self) -> None:
-        self._times.append(time.perf_counter())
+        self._marks.append(time.perf_counter())
         if self._on_gpu:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
@@ -109,7 +110,7 @@ class Clock:
         """Between the two marks; on a GPU both must have been reached."""
         if self._on_gpu:
             return self._events[0].elapsed_time(self._events[1]) / 1e3
-        return self._times[2] - self._times[1]
+        return self._marks[1] - self._marks[0]
 
     def total_s(self) -> float:
-        return time.perf_counter() - self._times[0]
+        return time.perf_counter() - self._start

@@ -92,8 +92,8 @@ def _part_size(rows: Rows) -> int:
     """
     most = 2500 if rows.device.type == "cuda" else 500
     most = max(1, most * _PIXELS // max(_PIXELS, rows.pixels))
-    parts = max(1, -(-len(rows) // most))
-    return max(1, -(-len(rows) // parts))
+    parts = -(-len(rows) // most)
+    return -(-len(rows) // parts)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.split import split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
+from tolerant.train.evaluate import predict_log_proba
 from tolerant.train.models import build, input_size
 from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Recipe
@@ -266,6 +267,4 @@ class TrainResult:
 
     def predict_log_proba(self, dataset: NoisyDataset, *, device: str | torch.device = "cpu") -> np.ndarray:
         """Log-probabilities of all classes for new rows, float32 (N, C)."""
-        from tolerant.train.evaluate import predict_log_proba
-
         return predict_log_proba(self.model, dataset, self.preprocess, device=device)
