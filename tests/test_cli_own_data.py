@@ -32,6 +32,7 @@ from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
 from tolerant.audit.text import TextFeatures
 from tolerant.cli import make_app
+from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
 from tolerant.data import pictures as data_pictures
 from tolerant.data.digest import row_digests
@@ -165,7 +166,7 @@ def test_the_categories_of_a_run_are_those_it_predicts_with(tmp_path):
 
 def test_predicting_without_a_column_names_it(trained, tmp_path):
     (tmp_path / "new.csv").write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(ValueError, match=r"no column 'd'.*\. Name one so, or train again"):
+    with pytest.raises(ValueError, match=r"no column 'd'.*\. Rename a column, or train again"):
         tolerant("predict", trained / "run", tmp_path / "new.csv")
 
 
@@ -614,7 +615,7 @@ class _Starts(Callback):
 
 def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys):
     write_table(tmp_path / "rows.csv")
-    rows, settings = own.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), Settings(epochs=15)
+    rows, settings = opt.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), Settings(epochs=15)
 
     def run(name: str, callback: Callback, settings: Settings = settings) -> dict[str, torch.Tensor]:
         own.train(rows, tmp_path / name, settings, device="cpu", folds=2, callbacks=[callback])
@@ -641,7 +642,7 @@ def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys
 
 def test_a_run_of_other_settings_is_set_aside_and_the_same_one_written_again(tmp_path):
     write_table(tmp_path / "rows.csv")
-    rows, run = own.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), tmp_path / "run"
+    rows, run = opt.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), tmp_path / "run"
 
     def train(seed: int) -> bytes:
         own.train(rows, run, Settings(epochs=3, seed=seed), device="cpu", folds=0)
@@ -770,7 +771,7 @@ def test_few_rows_are_no_evidence(num_rows, said, tmp_path):
 
 
 def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path, capsys):
-    source = own.make_source("rows.csv", {})
+    source = opt.make_source("rows.csv", {})
     for wrong, weak in ((30, False), (31, True)):
         probs = np.tile([0.9, 0.1], (60, 1))
         suspects = find_suspects((np.arange(60) < wrong).astype(int), probs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tolerant.cli.options import refuse
+from tolerant.cli.options import Device, refuse
 
 if TYPE_CHECKING:
     from tolerant.experiment.cluster import Cluster
@@ -61,7 +61,7 @@ def reproduce(
         float | None,
         typer.Option(min=0, help="With ray: GPUs per run, such as 0.25; default: 1 if there are any."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Train this long instead, for a first look; the rows say so.")
     ] = None,
