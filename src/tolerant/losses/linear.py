@@ -54,21 +54,7 @@ def linear_lq_loss(
     tensor(0.7969)
     """
     check_reduction(reduction)
-    for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
-        check_tensor(name, value)
-    if hidden.shape[-1] != weight.shape[-1] or weight.ndim != 2:
-        raise ValueError(
-            f"weight must have shape (C, H) with hidden's H = {hidden.shape[-1]}; got {tuple(weight.shape)}."
-        )
-    if labels.shape != hidden.shape[:-1]:
-        raise ValueError(
-            f"labels must have hidden's shape without its last dimension, {tuple(hidden.shape[:-1])}; "
-            f"got {tuple(labels.shape)}."
-        )
-    if chunk_rows is not None and chunk_rows < 1:
-        raise ValueError(f"chunk_rows must be at least 1, or None to have it chosen; got {chunk_rows!r}.")
-    if sample_weight is not None and sample_weight.requires_grad:
-        raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
+    _check_input(hidden, weight, labels, sample_weight, chunk_rows)
     loss, hyper = _loss_of(q, k)
     weights = None if sample_weight is None else sample_weight.reshape(-1)
     weighing = Weighing(None, ignore_index, reduction, weights)
@@ -99,6 +85,26 @@ def linear_lq_loss(
     shape_of_logits = weight.detach()[:1, :1].expand(len(flat), len(weight))
     value = weighted_loss(shape_of_logits, flat_labels, weighing, rows)
     return value.reshape(labels.shape) if reduction == "none" else value
+
+
+def _check_input(
+    hidden: Tensor, weight: Tensor, labels: Tensor, sample_weight: Tensor | None, chunk_rows: int | None
+) -> None:
+    for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
+        check_tensor(name, value)
+    if hidden.shape[-1] != weight.shape[-1] or weight.ndim != 2:
+        raise ValueError(
+            f"weight must have shape (C, H) with hidden's H = {hidden.shape[-1]}; got {tuple(weight.shape)}."
+        )
+    if labels.shape != hidden.shape[:-1]:
+        raise ValueError(
+            f"labels must have hidden's shape without its last dimension, {tuple(hidden.shape[:-1])}; "
+            f"got {tuple(labels.shape)}."
+        )
+    if chunk_rows is not None and chunk_rows < 1:
+        raise ValueError(f"chunk_rows must be at least 1, or None to have it chosen; got {chunk_rows!r}.")
+    if sample_weight is not None and sample_weight.requires_grad:
+        raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
 
 
 def _loss_of(q: float, k: float | None) -> tuple[type[PhiLoss], dict[str, Any]]:
