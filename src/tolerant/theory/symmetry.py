@@ -1,4 +1,4 @@
-r"""Symmetric losses (eq. 3 of Zhang & Sabuncu 2018): which are, and which noise they tolerate."""
+r"""Symmetric losses (eq. 3 of Zhang & Sabuncu 2018): which ones are, and which noise they tolerate."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def noise_is_tolerable(noise: ArrayLike, num_classes: ArrayLike | None = None) -
     - it needs the condition on the matrix, which appears in theorem 2 only;
     - it needs every loss to be at most C / (c - 1), C the symmetry constant (true of MAE and L_1).
       :math:`L(p, j) = 1 - p_j + 0.9 (p_{j+1} - p_{j-1})`, three classes in a circle, is symmetric and
-      0 only at the label, yet with rows (0.5, 0.1, 0.4), turning, the noisy risk is 0.77 at the true
-      label and 0.24 one step before it.
+      0 only at the label, yet with the rows of T (0.5, 0.1, 0.4), rotated, the noisy risk is 0.77 at the
+      true label and 0.24 one step before it.
 
     >>> print(noise_is_tolerable([0.4, 0.5], num_classes=2))
     [ True False]
