@@ -56,7 +56,7 @@ class Batches:
                 yield index, self.take(index)
             return
         parts = order.cpu().split(batch_size)
-        with closing(self._stream(parts)) as stream:  # or the reader outlives a loop that is left
+        with closing(self._stream(parts)) as stream:  # or the reader would outlive a loop left early
             for index, rows in zip(parts, stream, strict=True):
                 yield index.to(self.device, non_blocking=True), rows
 
@@ -72,7 +72,7 @@ class Batches:
                 while waiting:
                     yield _send(waiting.popleft().result(), self.device)
             finally:
-                for future in waiting:  # the loop was left early: do not read what nobody wants
+                for future in waiting:  # the loop was left early: nobody wants these
                     future.cancel()
 
 

@@ -27,7 +27,7 @@ def read_records(path: str | os.PathLike[str], label_bytes: int) -> np.ndarray:
     length = label_bytes + 3072
     size = os.path.getsize(path)
     if size == 0 or size % length:
-        raise ValueError(f"{path} is cut: {size} bytes are not whole rows of {length}")
+        raise ValueError(f"{path} is incomplete: {size} bytes are not whole rows of {length}")
     return np.fromfile(path, np.uint8).reshape(-1, length)
 
 

@@ -41,7 +41,7 @@ class NoisyDataset:
         ids: (N,), what a person calls each row: its file, or its number (the default).
         kind: "image", "table" or "text".
         encoder: for a table, what turned its columns into inputs and will do so again for new rows.
-        files: (N,), paths of the pictures that the inputs come from, which a person sees as they are.
+        files: (N,), paths of the pictures that the inputs were made from, to show to a person.
         cells: for a table, a DataFrame of N rows to show to a person; columns the encoder does not know
             are marked as not used.
 
@@ -161,7 +161,7 @@ class LazySubset:
 
 
 def check_labels(labels: Any, num_rows: int, num_classes: int, name: str, lowest: int) -> np.ndarray:
-    """`labels` as int64 (N,), or one sentence that says what is wrong with them."""
+    """`labels` as int64 (N,), or a ValueError that says what is wrong with them."""
     labels = np.asarray(labels)
     if labels.shape != (num_rows,) or not (labels.size == 0 or labels.dtype.kind in "iu"):
         raise ValueError(f"{name} must be integers of shape ({num_rows},); got {labels.dtype} {labels.shape}")

@@ -29,7 +29,7 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
                 raise ValueError(f"its header claims {size} bytes, more than the file can hold")
             data = file.read(size)
             if len(data) != size or file.read(1):
-                raise ValueError(f"its header claims {size} bytes of data, which it has not")
+                raise ValueError(f"its header claims {size} bytes of data, which it does not have")
     except FileNotFoundError:
         raise
     except (*DAMAGE, OSError) as error:
