@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tolerant.data import class_names
+from tolerant import class_names
 from tolerant.data.arrays import read_npz
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.published import PUBLISHED, check_content, find_file

@@ -8,8 +8,8 @@ import struct
 
 import numpy as np
 
+from tolerant.class_names import FASHION_MNIST
 from tolerant.data.arrays import MAX_RATIO
-from tolerant.data.class_names import FASHION_MNIST
 from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.published import check_content, find_file
