@@ -207,17 +207,16 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _validate(self, X: Any, **options: Any) -> Any:
         X = as_numpy(X)
-        pictures = getattr(X, "ndim", 2) in (3, 4) and getattr(X, "dtype", None) == np.uint8
-        if pictures:
+        if getattr(X, "ndim", 2) not in (3, 4):
+            options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+        elif X.dtype == np.uint8:
             options |= {"allow_nd": True, "dtype": np.uint8}
         else:
-            if getattr(X, "ndim", 2) in (3, 4):
-                raise ValueError(
-                    f"pictures must be uint8 (n, height, width, channels); got {X.dtype} {tuple(X.shape)}. "
-                    "Call (255 * X).astype(numpy.uint8) if they lie in 0 .. 1, X.transpose(0, 2, 3, 1) "
-                    "if the channels come first."
-                )
-            options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+            raise ValueError(
+                f"pictures must be uint8 (n, height, width, channels); got {X.dtype} {tuple(X.shape)}. "
+                "Call (255 * X).astype(numpy.uint8) if they lie in 0 .. 1, X.transpose(0, 2, 3, 1) "
+                "if the channels come first."
+            )
         try:
             return validate_data(self, X, **options)
         except ValueError as error:
