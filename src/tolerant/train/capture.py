@@ -88,7 +88,7 @@ class Stepper:
         return self.num_full + (self.num_last > 0)
 
     def skip(self, steps: int, loss_sum: float) -> None:
-        """Stand where a run stood that stopped after ``steps`` steps of this epoch."""
+        """Go on where a run stopped after ``steps`` steps of this epoch."""
         self.position.fill_(steps * self.size)
         self.loss_sum.fill_(loss_sum)
         self.steps_done = steps
@@ -138,7 +138,7 @@ class Stepper:
         self.loss_sum += loss.detach() * whole
 
     def end(self) -> None:
-        """The epoch is over: bring together what ranks hold apart."""
+        """The epoch is over: combine what each rank has of its own."""
         self.ranks.total_([self.loss_sum])
         self.ranks.average_statistics(self.model)
 
@@ -201,15 +201,15 @@ def as_logits(output: Any) -> Tensor:
 
 
 def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
-    """In memory from which a GPU copies while the host goes on."""
+    """In pinned memory, from which a GPU copies while the host goes on."""
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
 class _Random:
-    """Dropout's random numbers, from a seed a step: the same after a stop, or beside other runs."""
+    """Dropout's random numbers, from one seed for each step: the same after a stop, or beside other runs."""
 
     def __init__(self, model: nn.Module, device: torch.device, foreign: bool) -> None:
-        """``foreign``: model or loss were handed over as modules, which may draw where it does not show."""
+        """``foreign``: model or loss are the caller's own modules, which may draw numbers unseen."""
         drops = [m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
         used = any(module.p > 0 for module in drops)
         self.own = torch.Generator(device) if used and device.type == "cuda" else None

@@ -1,4 +1,4 @@
-"""What to train, checked before anything is spent on it; and what came of it."""
+"""What to train, checked before anything is spent on it, and the result."""
 
 from __future__ import annotations
 
@@ -167,12 +167,12 @@ class Job:
         return ForwardCorrected(loss, transition)
 
     def identity(self, loss: nn.Module) -> dict[str, Any]:
-        """What must be the same for a checkpoint to be gone on from."""
+        """What must be the same for a run to go on from a checkpoint."""
         named = isinstance(self.model, str)
         weight = None if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         limits = {"at_most": self.prune_at_most, "class_at_most": self.prune_class_at_most}
         limits = {name: share for name, share in limits.items() if share < 1}
-        # What few runs have is named only where it is set: so checkpoints without it stay valid.
+        # What few runs have is named only where it is set, so that older checkpoints without it stay valid.
         rare: dict[str, Any] = {}
         if self.validation is not None:
             rare["validation"] = _digest(self.validation.given_labels)
@@ -207,7 +207,7 @@ def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) ->
     weight = np.asarray(sample_weight)
     if weight.shape != (num_rows,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(
-            f"sample_weight must be {num_rows} finite numbers of 0 or more, one a row; "
+            f"sample_weight must be {num_rows} finite numbers of 0 or more, one per row; "
             f"got shape {weight.shape}."
         )
     if not weight[train_index].any():
@@ -230,12 +230,12 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TrainResult:
-    """A trained model and how it came about.
+    """A trained model and the history of its training.
 
-    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals; where none
-    beats naming the most frequent label, the one of the lowest loss), or the last with ``select="last"``.
-    The test set chooses nothing: ``oracle_test_accuracy``, the best of all epochs, is what choosing by it
-    would have shown, and no fair result.
+    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals; if none
+    beats always naming the most frequent label, the one of the lowest loss), or the last with
+    ``select="last"``. The test set chooses nothing: ``oracle_test_accuracy``, the best of all epochs, is
+    what choosing by it would have shown, and is no fair result.
     """
 
     model: nn.Module
@@ -243,7 +243,7 @@ class TrainResult:
     preprocess: Preprocess
     recipe: Recipe
     history: list[Record]
-    """One row an epoch, epochs counted from 0."""
+    """One record for each epoch, counted from 0."""
     epoch: int
     """The chosen epoch."""
     validation_accuracy: float | None

@@ -1,4 +1,4 @@
-"""Checked reading of what a user names rows, labels and probabilities with."""
+"""The ids, labels and probabilities that a user passes to the pruner, checked."""
 
 from __future__ import annotations
 

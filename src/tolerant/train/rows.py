@@ -32,7 +32,7 @@ class Preprocess:
 
     @classmethod
     def fit(cls, inputs: Inputs, kind: str, recipe: Recipe) -> Preprocess:
-        """Measure ``inputs``; pixels are added as whole numbers, so no order of adding shows."""
+        """Measure ``inputs``; pixels are added as whole numbers, so the order of adding does not matter."""
         num_rows, shape = len(inputs), tuple(inputs.shape[1:])
         total = np.zeros(shape, np.int64 if kind == "image" else np.float64)
         squares = np.zeros(shape, np.float64)
@@ -102,7 +102,7 @@ class Rows:
         return self._resident is not None
 
     def make_draws(self, recipe: Recipe) -> None:
-        """Room for the epoch's flips and shifts, one a row: pruning a row moves no other's."""
+        """Room for the epoch's flips and shifts, one for each row: pruning a row changes no other's."""
         if self.kind == "image" and recipe.augment != "none":
             draws = draw_epoch(len(self), recipe, torch.Generator())
             self.draws = {name: d.to(self.index_device) for name, d in draws.items()}
@@ -154,7 +154,7 @@ class Rows:
 
 def draw_epoch(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
     """Flips and shifts for every row, drawn on the CPU: the same on every device."""
-    flip, shift = draw(num_rows, generator)  # both in any case: one does not depend on the other
+    flip, shift = draw(num_rows, generator)  # always both: shifts stay the same without flips
     draws = {}
     if "flip" in recipe.augment:
         draws["flip"] = flip

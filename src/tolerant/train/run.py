@@ -28,7 +28,7 @@ from tolerant.train.rows import Preprocess, Rows, draw_epoch
 
 
 class Run:
-    """A job on a device. ``for busy in run.go(): ...`` trains it; ``run.result`` is what came of it.
+    """A job on a device. ``for busy in run.go(): ...`` trains it; ``run.result`` is its result.
 
     **Pruning** (algorithm 1 of the paper). Before an epoch that the schedule names, "the model at the
     optimal epoch based on maximum validation accuracy" scores every training row. Read here as: of all
@@ -157,7 +157,7 @@ class Run:
         clock.mark()
         while stepper.steps_done < stepper.num_steps:
             if self.stop_requested:
-                if stepper.ranks.size == 1:  # others may stand at another step
+                if stepper.ranks.size == 1:  # with more, the others may be at another step
                     self.step, self._loss_sum = stepper.steps_done, float(stepper.loss_sum)
                     self._save()
                 raise KeyboardInterrupt
@@ -247,8 +247,8 @@ class Run:
     def _is_better(self, record: Record, best: Record) -> bool:
         """By noisy-validation accuracy; where neither beats the most frequent label, by the loss.
 
-        With one label in twenty of the rare class, every epoch that never names it is as accurate as any
-        other. The first of them, hardly trained, would prune that class, and be the result.
+        If one label in twenty is of the rare class, all epochs that never name it are equally accurate.
+        The first of them, hardly trained, would prune that class and be the result.
         """
         accuracy, highest = record["validation_accuracy"], best["validation_accuracy"]
         if max(accuracy, highest) <= self._constant_accuracy:
@@ -325,7 +325,7 @@ class Run:
 
 
 def _constant_accuracy(rows: Rows) -> float:
-    """The accuracy of naming one class for all rows, that of most weight; a hair more, for rounding."""
+    """The accuracy of naming the class of most weight for all rows; a little more, for rounding."""
     weight = None if rows.weight is None else rows.weight.cpu().double()
     return float(torch.bincount(rows.labels.cpu(), weight).max()) / len(rows) + 1e-9
 
