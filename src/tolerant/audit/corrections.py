@@ -21,7 +21,7 @@ DECISIONS = ("accept", "keep", "change")
 
 @dataclass(frozen=True)
 class Correction:
-    """One decision: `given_label` and `decision` are None where a hand-written file left them out."""
+    """One decision; `given_label` and `decision` are None if a hand-written file leaves them out."""
 
     id: str
     new_label: str
@@ -83,9 +83,8 @@ def apply_corrections(
 ) -> CorrectedLabels:
     """Put reviewed labels into `given_labels`; nothing is applied unless everything fits.
 
-    Refused, in one sentence each: an id or a label the data does not have, an id decided twice, and a
-    given label other than the one in the data (the file belongs to other labels), unless the data has the new
-    one already.
+    A ValueError for an id or a label that the data does not have, for an id decided twice, and for a given
+    label other than the data's (the file was made for other labels), unless the data already has the new one.
 
     >>> fixed = apply_corrections([0, 1, 1], [Correction("b.png", "cat")],
     ...                           ids=["a.png", "b.png", "c.png"], class_names=("cat", "dog"))

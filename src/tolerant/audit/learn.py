@@ -1,4 +1,4 @@
-"""From doubtful labels to a model and a list of suspects: what estimator and command line share."""
+"""From doubtful labels to a model and a list of suspects: shared by the estimator and the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _K_RANGE = (0.05, 0.9)
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A trained model and what it says of the labels it learnt from."""
+    """A trained model and what it says about the labels it learnt from."""
 
     result: TrainResult
     job: Job
@@ -41,7 +41,7 @@ class Learned:
     kept: np.ndarray
     """bool [N]: trained on to the end; for a row that was held out, whether it would have been."""
     pruned_at: np.ndarray
-    """int64 [N]: the epoch before which a row was pruned, -1 for never; 0 where the folds did it."""
+    """int64 [N]: the epoch before which a row was pruned, -1 for never, 0 if the folds left it out."""
     k: float | None
     """The threshold of the rounds of pruning in training; None without them."""
 
@@ -61,9 +61,9 @@ def learn(
 ) -> Learned:
     """Score every row out of fold, then train on those whose label is more likely right than wrong.
 
-    That is the paper's pruning with a first round before the first epoch, by models that had not yet seen
-    the row; by default the rounds at p_y <= k follow. Where the first round would leave fewer than 50 rows,
-    all are trained on. It may leave fewer than half: the folds find most of many wrong labels.
+    That is the paper's pruning with a first round before the first epoch, by models that have not seen the
+    row; by default the rounds at p_y <= k follow. If the first round would leave fewer than 50 rows, all are
+    trained on. It may leave fewer than half: where many labels are wrong, the folds find most of them.
 
     Over several ranks (`tolerant.train.distributed`) each of the trainings is shared by all of them; every
     rank scores the rows, and what rank 0 believes is trained on by all.
@@ -177,7 +177,7 @@ def _judge(
 
 
 def believe(given_labels: np.ndarray, log_odds_right: np.ndarray) -> np.ndarray:
-    """bool [N]: labels more likely right than wrong, and of every class its tenth least doubtful, at least.
+    """bool [N]: labels more likely right than wrong, and at least the least doubtful tenth of every class.
 
     >>> believe(np.array([0, 0, 1, 1]), np.array([2.0, -1.0, -3.0, -2.0])).tolist()
     [True, False, False, True]

@@ -51,7 +51,7 @@ def write_page(
     """Write the review page of `suspects`, rows of `dataset`, to `path`.
 
     Args:
-        path: the file, by custom `report.html`; replaced whole or not at all.
+        path: the file, usually `report.html`; replaced whole or not at all.
         suspects: from :func:`tolerant.audit.find_suspects` on all rows of `dataset`, in its order.
         dataset: where the pictures, texts or rows come from.
         title: what the data is called; heading of the page.

@@ -1,4 +1,4 @@
-"""A run folder: a trained model, how it came about, and what it doubts.
+"""A run folder: a trained model, how it was trained, and what it doubts.
 
 model.safetensors   weights, and what is subtracted from and multiplied with the inputs
 spec.json           where the rows came from, how they become inputs, model, loss, recipe; written last
@@ -40,7 +40,7 @@ from tolerant.train.models import build, input_size
 from tolerant.train.rows import Preprocess
 
 FORMAT = 2
-# In the order in which a run is set aside; stopped inside that, what is left is set aside the next time.
+# In the order in which a run is set aside; if that is interrupted, the rest is set aside the next time.
 _FILES = (
     "model.safetensors",
     "audit.safetensors",
@@ -50,7 +50,7 @@ _FILES = (
     "spec.json",
 )
 _NAMES = "|".join(map(re.escape, _FILES))
-# All that a run may leave in its folder, the temporary file of a write that was cut off among it.
+# All that a run may leave in its folder, including the temporary file of an interrupted write.
 _OURS = re.compile(rf"checkpoints|earlier-\d+|{_NAMES}|\.({_NAMES})\.\w+")
 _CURVES = {
     "train_loss": "training loss",
@@ -71,7 +71,7 @@ class SavedRun:
     preprocess: Preprocess
 
     def load_rows(self) -> NoisyDataset:
-        """The data it was trained on, as it is now; a table's columns as features the way it learnt them."""
+        """The data it was trained on, as it is now; a table is encoded as it was in training."""
         return self.source.load(self.features.encoder)
 
 
@@ -94,10 +94,10 @@ def save_run(
     ``digests`` are those of its inputs (`row_digests`).
     A run with another ``fingerprint`` that lies there is set aside; the same one is written again.
     """
-    folder, source = Path(folder), source.absolute()  # whose last part has a name, be it "." here
+    folder, source = Path(folder), source.absolute()  # so that even "." has a name
     make_folder(folder)
     _set_aside(folder, fingerprint)
-    (folder / "spec.json").unlink(missing_ok=True)  # what is here is no run until all of it is written
+    (folder / "spec.json").unlink(missing_ok=True)  # until all is written, the folder holds no run
     result, job = learned.result, learned.job
     preprocess = result.preprocess
     _write_tensors(
@@ -185,7 +185,7 @@ def _set_aside(folder: Path, fingerprint: str) -> None:
 
 
 def unfinished(folder: str | os.PathLike[str]) -> bool:
-    """A training was stopped here, be it while it wrote its files: this is no folder of pictures."""
+    """Whether a training was stopped here, perhaps while it wrote its files; not a folder of pictures."""
     folder = Path(folder)
     if (folder / "spec.json").exists() or not (folder / "checkpoints").is_dir():
         return False
@@ -193,7 +193,7 @@ def unfinished(folder: str | os.PathLike[str]) -> bool:
 
 
 def load_run(folder: str | os.PathLike[str]) -> SavedRun:
-    """Read a run folder back; a ValueError that says what is wrong with it."""
+    """Read a run folder back; a ValueError says what is wrong with it."""
     folder = Path(folder)
     path = folder / "spec.json"
     if unfinished(folder):
@@ -201,7 +201,7 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
             f"{folder} is a training that was stopped. The same `tolerant train` command goes on."
         )
     if not path.is_file():
-        raise ValueError(f"{folder} is no finished run: it has no spec.json. Make one with: tolerant train")
+        raise ValueError(f"{folder} is not a finished run (no spec.json). Make one with: tolerant train")
     spec = read_json(path)
     if not isinstance(spec, dict) or spec.get("format") != FORMAT:
         found = spec.get("format") if isinstance(spec, dict) else None
@@ -225,8 +225,8 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
 def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
     """The run's suspects, from its stored probabilities.
 
-    Refused where ids or labels are not as they were; edited inputs give a warning, since whoever corrects
-    a few cells may still want the list of the others.
+    A ValueError if ids or labels have changed. Edited inputs give a warning only, since whoever corrects a
+    few cells may still want the list of the others.
     """
     with _damage_named(run.folder):
         if run.spec["label_digest"] != _digest(dataset):

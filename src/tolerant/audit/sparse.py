@@ -12,7 +12,7 @@ from tolerant.data.digest import row_digest
 class SparseRows:
     """A SciPy CSR matrix that looks like a float32 array (N, D), its rows dense only batch by batch.
 
-    Everything is multiplied by one ``scale``: a column by column one would blow rare words up, and
+    Everything is multiplied by one ``scale``: one for each column would inflate rare words, and
     subtracting means would leave no zeros.
 
     >>> import scipy.sparse
@@ -37,7 +37,7 @@ class SparseRows:
 
     @property
     def digests(self) -> np.ndarray:
-        """For `tolerant.data.digest.row_digests`: of what is stored, no row is made dense."""
+        """For `tolerant.data.digest.row_digests`, from what is stored: no row is made dense."""
         matrix = self._matrix
         cells = np.empty(matrix.nnz, [("column", np.int64), ("value", np.float32)])
         cells["column"], cells["value"] = matrix.indices, matrix.data
