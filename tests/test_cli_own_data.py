@@ -143,7 +143,7 @@ def test_a_column_whose_words_are_all_unknown_is_named(trained, tmp_path):
     """Spelt in another way, or another column: predictions would be guesses that nobody sees."""
     write_table(tmp_path / "new.csv", labels=False, num_rows=10, town="Atlantis")
     (tmp_path / "new.csv").write_text((tmp_path / "new.csv").read_text().replace("Ulm", "ULM"))
-    with pytest.warns(UserWarning, match=r"no word in the column 'town' is one that training knows"):
+    with pytest.warns(UserWarning, match=r"no word in the column 'town' is known from training"):
         tolerant("predict", trained / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
 
 
@@ -432,7 +432,7 @@ def test_codes_that_look_like_numbers(tmp_path):
     ("damage", "message"),
     [
         (lambda run: _edit(run, format=99), "has format 99 .*this version reads format 2"),
-        (lambda run: (run / "spec.json").unlink(), "no finished run"),
+        (lambda run: (run / "spec.json").unlink(), "not a finished run"),
         (lambda run: (run / "spec.json").write_text("{"), "not a valid JSON"),
         (lambda run: (run / "model.safetensors").write_bytes(b"x"), "cannot be read"),
         (lambda run: (run / "model.safetensors").unlink(), "cannot be read"),

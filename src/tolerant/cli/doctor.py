@@ -1,4 +1,4 @@
-"""`tolerant doctor`: what this machine has, and the command for what it has not."""
+"""`tolerant doctor`: what this machine has, and how to get what is missing."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def predict(
 ) -> None:
     """Write id, label and confidence of every row; labels in the data are not needed and not read.
 
-    Words of a table that training never saw, or not among the 64 most frequent ones of their column, count as
-    none of its categories.
+    Words of a table that training did not see, or that are not among the 64 most frequent of their column,
+    count as none of its categories.
     """
     import numpy as np
 

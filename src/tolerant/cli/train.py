@@ -79,16 +79,16 @@ def train(
 
 
 def _check_loss_options(context: typer.Context, loss: str, k: str, epochs: int | None, folds: int) -> None:
-    """A usage error for --q or --k where the training would not look at it."""
+    """A usage error for --q or --k if the training would ignore it."""
     from tolerant.audit.plan import LEAST_EPOCHS_TO_PRUNE, TRUNCATED
     from tolerant.losses.registry import REGISTRY
 
-    if loss in REGISTRY and loss != TRUNCATED:  # one that nobody knows is refused by its own name
+    if loss in REGISTRY and loss != TRUNCATED:  # an unknown loss is refused by its own name
         if loss != "lq":
-            opt.refuse(context, ("q",), f"is the q of lq and {TRUNCATED}; it says nothing to --loss {loss}")
-        opt.refuse(context, ("k",), f"is of {TRUNCATED}, which prunes; --loss {loss} does not")
+            opt.refuse(context, ("q",), f"is for lq and {TRUNCATED}; it means nothing to --loss {loss}")
+        opt.refuse(context, ("k",), f"is for {TRUNCATED}, which prunes; --loss {loss} does not")
     if epochs is not None and epochs < LEAST_EPOCHS_TO_PRUNE:
-        why = f"is of pruning, which starts after a third of the epochs; give {LEAST_EPOCHS_TO_PRUNE} or more"
+        why = f"is for pruning, starting after a third of the epochs; give at least {LEAST_EPOCHS_TO_PRUNE}"
         opt.refuse(context, ("k",), why)
     if k == "auto" and not folds:
         why = "auto is estimated from the folds; give a number, or --folds 2 or more"
