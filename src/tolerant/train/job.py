@@ -17,6 +17,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.split import split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
+from tolerant.matrix import check_transition
 from tolerant.train.evaluate import predict_log_proba
 from tolerant.train.models import build, input_size
 from tolerant.train.prune import PruneSchedule
@@ -153,23 +154,17 @@ class Job:
             loss = make_loss(self.loss, **self.loss_args)
         if self.transition is None:
             return loss
-        transition = torch.as_tensor(np.asarray(self.transition), dtype=torch.float32)
-        if transition.shape != (self.dataset.num_classes,) * 2:
-            raise ValueError(
-                f"transition must be {self.dataset.num_classes} x {self.dataset.num_classes}, a row "
-                f"and a column a class; got shape {tuple(transition.shape)}."
-            )
+        transition = check_transition(np.asarray(self.transition), self.dataset.num_classes)
         if not isinstance(loss, PhiLoss):
             raise ValueError(
                 "transition corrects losses of p_y alone (cce, lq, mae, ...); got "
                 f"{type(loss).__name__}. Leave transition out, or choose one of those."
             )
-        return ForwardCorrected(loss, transition)
+        return ForwardCorrected(loss, torch.as_tensor(transition, dtype=torch.float32))
 
     def identity(self, loss: nn.Module) -> dict[str, Any]:
         """What must be the same for a run to go on from a checkpoint."""
-        named = isinstance(self.model, str)
-        weight = None if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
+        weight = self.sample_weight
         limits = {"at_most": self.prune_at_most, "class_at_most": self.prune_class_at_most}
         limits = {name: share for name, share in limits.items() if share < 1}
         # What few runs have is named only where it is set, so that older checkpoints without it stay valid.
@@ -182,12 +177,12 @@ class Job:
         return {
             "recipe": self.recipe.to_dict(),
             "prune": None if self.prune is None else asdict(self.prune) | limits,
-            "model": self.model if named else type(self.model).__name__,
+            "model": self.model if isinstance(self.model, str) else type(self.model).__name__,
             "model_args": {k: _plain(v) for k, v in self.model_args.items()},
             "loss": str(loss),
             "inputs": [*map(int, self.dataset.inputs.shape)],
             "given_labels": _digest(self.dataset.given_labels),
-            "sample_weight": None if weight is None else _digest(weight),
+            "sample_weight": None if weight is None else _digest(np.asarray(weight, np.float64)),
             "transition": None if self.transition is None else np.asarray(self.transition).tolist(),
             **rare,
         }

@@ -77,8 +77,7 @@ class Rows:
     ) -> None:
         self.weight: Tensor | None = None
         if weight is not None:  # of mean 1, so that weights change no learning rate
-            mean = max(float(np.mean(weight)), 1e-300)
-            self.weight = torch.from_numpy((weight / mean).astype(np.float32)).to(device)
+            self.weight = torch.from_numpy((weight / np.mean(weight)).astype(np.float32)).to(device)
         self.device, self.kind = device, preprocess.kind
         self.pixels = math.prod(preprocess.mean.shape[:2]) if self.kind == "image" else 1
         self.dtype = torch.bfloat16 if bf16 else torch.float32

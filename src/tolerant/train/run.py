@@ -151,6 +151,7 @@ class Run:
     def _train_epoch(self, clock: Clock) -> Generator[bool, None, int]:
         stepper = self.stepper
         order, draws, seed = self._draw_epoch()
+        self._weigh_rows()
         stepper.begin(order, draws, self.recipe.lr_at(self.epoch), seed)
         if self.step:
             stepper.skip(self.step, self._loss_sum)
@@ -168,7 +169,7 @@ class Run:
         return len(order)
 
     def _draw_epoch(self) -> tuple[Tensor, dict[str, Tensor], int]:
-        """The epoch's order and draws, from the seed and the epoch alone.
+        """The epoch's order, draws and seed of its steps, from the recipe's seed and the epoch alone.
 
         All rows are ordered and drawn for, then the pruned ones left out: neither the order nor the
         augmentation of the others changes.
@@ -179,12 +180,16 @@ class Run:
         draws = draw_epoch(len(self.rows), self.recipe, generator) if self.rows.draws else {}
         if self.pruner is not None and not self._prune_by_weight:
             order = order[self.pruner.kept[order]]
-        if self.stepper.sample_weight is not None:
-            weight = 1.0 if self.rows.weight is None else self.rows.weight
-            if self.pruner is not None and self._prune_by_weight:
-                weight = weight * self.pruner.weights.to(self.device)
-            self.stepper.sample_weight.copy_(torch.as_tensor(weight))
         return order, draws, int(state[1])
+
+    def _weigh_rows(self) -> None:
+        """How much each row counts in this epoch: its own weight, or 0 where it is pruned by weight."""
+        if self.stepper.sample_weight is None:
+            return
+        weight = 1.0 if self.rows.weight is None else self.rows.weight
+        if self.pruner is not None and self._prune_by_weight:
+            weight = weight * self.pruner.weights.to(self.device)
+        self.stepper.sample_weight.copy_(torch.as_tensor(weight))
 
     def _prune(self) -> Iterator[bool]:
         assert self.pruner is not None
@@ -336,7 +341,7 @@ def _on_device(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _per_row(loss: nn.Module) -> nn.Module:
-    """The loss with one value a row, to be weighed."""
+    """The loss with one value per row, to be weighed."""
     loss = copy.deepcopy(loss)
     reducing = [module for module in loss.modules() if hasattr(module, "reduction")]
     if not reducing:
