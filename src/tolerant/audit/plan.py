@@ -122,7 +122,6 @@ def make_job(
     )
     enough = num_rows >= LEAST_TO_PRUNE and epochs >= LEAST_EPOCHS_TO_PRUNE
     pruned = settings.loss == TRUNCATED and enough
-    named = isinstance(settings.loss, str)
     q = _auto_q(dataset) if settings.q == "auto" else settings.q
     model = _model(dataset, settings, device)
     hidden = {"hidden": _hidden(dataset)} if settings.model == "auto" and model == "mlp" else {}
@@ -131,7 +130,7 @@ def make_job(
         model=model,
         model_args={**hidden, **settings.model_args},
         loss="lq" if settings.loss == TRUNCATED else settings.loss,
-        loss_args={"q": q} if named and settings.loss in ("lq", TRUNCATED) else {},
+        loss_args={"q": q} if settings.loss in ("lq", TRUNCATED) else {},
         recipe=recipe,
         prune=PruneSchedule(third, max(1, epochs // 12), k) if pruned else None,
         prune_at_most=_PRUNE_AT_MOST,
