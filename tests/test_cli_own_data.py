@@ -171,7 +171,7 @@ def test_predicting_without_a_column_names_it(trained, tmp_path):
 
 
 def test_predicting_for_what_is_not_there_says_so(trained, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.csv' is no data set, file or folder"):
+    with pytest.raises(FileNotFoundError, match=r"none\.csv' is not a data set, file or folder"):
         tolerant("predict", trained / "run", tmp_path / "none.csv")
 
 

@@ -661,9 +661,7 @@ def test_a_typing_error_in_a_column_of_numbers(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"numbers except for 1 cells \(first: '12O' in row 20\)"):
         load(path)
     assert load(path, categorical=["a"]).inputs.shape == (21, 21)
-    with pytest.raises(
-        ValueError, match=r"categorical names 'b', which is no column of the features \['a'\]"
-    ):
+    with pytest.raises(ValueError, match=r"categorical names 'b', which is not among the columns \['a'\]"):
         load(path, categorical=["b"])
 
 

@@ -43,9 +43,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Rows with p_y of at most k are pruned, unless they are more than half of the rows, or three quarters
         of their class: then the model is too weak to judge, and none of these are. "auto" takes the
         out-of-fold p_y below which as many rows lie as labels are estimated to be wrong
-        (:func:`tolerant.audit.learn.learn`); no true label is used. On digits, one seed of each of six
-        noises, "auto" and the best k from 0.1 to 0.9 had the test accuracy of 0.5
-        (results/bench/rate.jsonl); where it was looked into, the epoch chosen came before any pruning.
+        (:func:`tolerant.audit.learn.learn`); no true label is used. On digits (six noises, one seed each)
+        neither "auto" nor the best k from 0.1 to 0.9 was more accurate than 0.5 (results/bench/rate.jsonl).
     model : "auto", str or callable
         "auto": a dense network for features and for small grey pictures, a small convolutional one for others
         (ResNet-18 on a GPU from 20,000 on). A name of ``tolerant.train.MODELS``, or a function

@@ -44,7 +44,7 @@ FILE = "tolerant_prune.safetensors"
 class TrainerLoss:
     """A loss of ours as the ``compute_loss_func`` of a ``Trainer``.
 
-    For sequence classification (one label a row) and for every token with a label other than -100
+    For sequence classification (one label per row) and for every token with a label other than -100
     (token classification, masked and causal language models). The sum over a micro-batch is divided by
     the number of labels in the whole batch of an optimiser step, over all accumulation steps and ranks,
     as Trainer counts them: 8 rows at once and 4 times 2 rows have the same gradient.

@@ -29,7 +29,7 @@ Labels = NDArray[np.int64]
 
 # The sharpnesses to try: L_q networks land at 0.5 to 1.1, cross entropy at 1 to 8. From the largest down,
 # since each fit of T starts from the one before: EM is slow to raise an entry of T that is nearly 0, and a T
-# fitted to sharper probabilities has none such.
+# fitted to sharper probabilities has no such entry.
 _SHARPNESS = np.geomspace(12.0, 0.25, 14)
 _STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
 _MOST_ITERATIONS = 100

@@ -66,7 +66,7 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
             continue
         if correction.id in seen:
             raise ValueError(
-                f"{path.name}, {number}: the id {correction.id!r} is there twice; "
+                f"{path.name}, {number}: the id {correction.id!r} occurs twice; "
                 "leave one decision for each id."
             )
         seen.add(correction.id)
@@ -106,7 +106,7 @@ def apply_corrections(
     for correction in corrections:
         row = row_of[correction.id]
         if reviewed[row]:
-            raise ValueError(f"the id {correction.id!r} is there twice; leave one decision for each id.")
+            raise ValueError(f"the id {correction.id!r} occurs twice; leave one decision for each id.")
         found = str(class_names[before[row]])
         if correction.given_label not in (None, found) and correction.new_label != found:
             raise ValueError(

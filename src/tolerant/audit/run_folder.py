@@ -2,7 +2,7 @@
 
 model.safetensors   weights, and what is subtracted from and multiplied with the inputs
 spec.json           where the rows came from, how they become inputs, model, loss, recipe; written last
-history.json        one record an epoch
+history.json        one record per epoch
 audit.safetensors   of every row: the label trained on, whether a person decided it, out-of-fold
                     probabilities, pruning, a digest of its inputs
 suspects.csv        the doubtful labels, most doubtful first
@@ -251,7 +251,7 @@ def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
 
 
 def load_history(run: SavedRun) -> list[dict[str, Any]]:
-    """One record an epoch."""
+    """One record per epoch."""
     history = read_json(run.folder / "history.json")
     if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
         raise ValueError(f"{run.folder / 'history.json'} holds no record for each epoch. Train again.")

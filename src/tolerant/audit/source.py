@@ -122,7 +122,7 @@ class Features:
             names = [readable(p.relative_to(folder).as_posix()) for p in found]
             return self._pictures(folder, found, names)
         if not path.exists():
-            raise FileNotFoundError(f"{source.name!r} is no data set, file or folder")
+            raise FileNotFoundError(f"{source.name!r} is not a data set, file or folder")
         if path.suffix.lower() == ".npz":
             _check_options(path, options)
             arrays = read_npz(path)

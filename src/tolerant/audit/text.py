@@ -47,7 +47,7 @@ class TextFeatures:
         return cls(words, tuple(map(float, vectorizer.idf_)), unit_scale(matrix))
 
     def transform(self, texts: Sequence[str] | np.ndarray) -> SparseRows:
-        """One row a text; words that were not fitted are ignored."""
+        """One row per text; words that were not fitted are ignored."""
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, vocabulary=self.vocabulary)
         vectorizer.idf_ = np.array(self.idf)

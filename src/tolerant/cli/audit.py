@@ -40,7 +40,7 @@ def audit(
 
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
-    options = dict(locals())  # as they were given
+    options = dict(locals())  # the arguments, before there are other variables
     from tolerant.audit.plan import Settings
     from tolerant.audit.run_folder import load_history, load_run, load_suspects, unfinished, write_review
 

@@ -67,7 +67,7 @@ def noise(
 
     Noise is drawn from the true labels where the source knows them, else from the given ones.
     """
-    options = dict(locals())  # as they were given
+    options = dict(locals())  # the arguments, before there are other variables
     from tolerant.data import load
 
     for name, value, wanted in (

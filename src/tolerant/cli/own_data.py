@@ -107,7 +107,7 @@ def print_summary(
         table.add_column("p(given)", justify="right")
         for row in range(min(10, len(suspects))):
             given, suggested = suspects.given_labels[row], suspects.suggested_labels[row]
-            # As plain text: a label such as [red] is no markup.
+            # As plain text: a label such as [red] is not markup.
             cells = (str(suspects.ids[row]), suspects.class_names[given], suspects.class_names[suggested])
             p_y = suspects.p_y[row]
             table.add_row(*map(Plain, cells), "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")

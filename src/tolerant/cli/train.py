@@ -54,7 +54,7 @@ def train(
 
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
-    options = dict(locals())  # as they were given
+    options = dict(locals())  # the arguments, before there are other variables
     from tolerant.audit.plan import Settings
 
     _check_loss_options(context, loss, k, epochs, folds)

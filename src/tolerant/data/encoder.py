@@ -77,7 +77,7 @@ class TableEncoder:
         absent = sorted(set(categorical) - set(frame.columns))
         if absent:
             raise ValueError(
-                f"categorical names {absent[0]!r}, which is no column of the features {list(frame.columns)}"
+                f"categorical names {absent[0]!r}, which is not among the columns {list(frame.columns)}"
             )
         findings = _Findings()
         columns = []

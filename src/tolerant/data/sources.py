@@ -71,7 +71,7 @@ def load(
     if not path.exists():
         near = difflib.get_close_matches(name, NAMED, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"The named ones are {', '.join(NAMED)}"
-        raise FileNotFoundError(f"{name!r} is no data set, file or folder. {hint}")
+        raise FileNotFoundError(f"{name!r} is not a data set, file or folder. {hint}")
     if split is not None:
         raise ValueError(f"split is for named data sets and folders; {path} has none")
     if path.suffix.lower() == ".npz":

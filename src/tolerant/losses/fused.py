@@ -17,7 +17,7 @@ from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
 # Logits of 16 bits are widened to fp32 a block at a time. Smaller blocks would fit into the cores' own
-# caches, but every block costs a dozen operations on one number a row, and for each of its large operations
+# caches, but every block costs a dozen operations on one number per row, and for each of its large operations
 # all threads have to meet, which takes long on a busy machine.
 BLOCK_BYTES = 8 << 20
 # exp(z) needs no shift by the row's maximum where the label's exponential and the sum over the row lie in
@@ -27,7 +27,7 @@ LEAST_LABEL, LEAST_SUM, MOST_SUM = 1e-9, 0.1, 1e12
 TINY = 1e-30
 
 
-# One weight a row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
+# One weight per row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
 RowWeight = Tensor | float
 
 

@@ -47,7 +47,7 @@ def linear_lq_loss(
     pass, at the price of a fourth product). With k, rows with :math:`p_y \le k` take no part in the two
     gradient products; counting them stops the host at each chunk, so in a CUDA graph they take part.
     In bf16 each chunk's product is summed in fp32 and its result added to the layer's gradient in
-    bf16; ``accumulate_fp32`` keeps that gradient in fp32 until the end, for 4 bytes a weight.
+    bf16; ``accumulate_fp32`` keeps that gradient in fp32 until the end, for 4 bytes per weight.
 
     >>> hidden, weight = torch.ones(2, 3), torch.eye(4, 3)
     >>> linear_lq_loss(hidden, weight, torch.tensor([0, 3]), q=1.0)

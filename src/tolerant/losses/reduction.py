@@ -106,5 +106,5 @@ def _to_rows(
     row_weight = row_weight / divisor
     if counts is not None:  # 0 / 0 where no row counts: the mean is NaN, the ignored rows' gradients are 0
         row_weight = torch.where(counts, row_weight, 0.0)
-    nan_if_empty = ((divisor - divisor) / divisor).detach()
+    nan_if_empty = ((divisor - divisor) / divisor).detach()  # 0 / divisor
     return flat, row_labels, row_weight, nan_if_empty

@@ -26,7 +26,7 @@ def symmetry_constant(
 ) -> float | None:
     r"""C of eq. 3, :math:`\sum_j L(f(x), j) = C` for all predictions, or None if there is none.
 
-    ``loss_fn(logits [n, c], labels [n])`` gives one value a row (``reduction="none"``). The sums are
+    ``loss_fn(logits [n, c], labels [n])`` gives one value per row (``reduction="none"``). The sums are
     compared over random float64 logits of many scales, the uniform prediction and near-one-hot ones;
     "constant" means within ``tolerance`` of the mean, relative to it.
 
@@ -48,7 +48,7 @@ def symmetry_constant(
         values = loss_fn(logits, torch.full((len(logits),), label)).detach()
         if values.shape != total.shape:
             raise ValueError(
-                f"loss_fn must give one value a row, shape {tuple(total.shape)}; got "
+                f"loss_fn must give one value per row, shape {tuple(total.shape)}; got "
                 f'{tuple(values.shape)}. Make the loss with reduction="none".'
             )
         total += values

@@ -83,4 +83,4 @@ def _channels(values: Tensor) -> Tensor:
 
 
 def _places(x: Tensor) -> Tensor:
-    return x.permute(0, 2, 3, 1).view(len(x), -1, x.shape[1])  # a matrix a picture, as channels-last lies
+    return x.permute(0, 2, 3, 1).view(len(x), -1, x.shape[1])  # a matrix per picture, as it lies in memory

@@ -73,7 +73,7 @@ class Weights:
         self.cast_down()
 
     def _update(self) -> None:
-        # The functions behind torch.optim's classes, whose bookkeeping costs a small MLP 5 % a step.
+        # The functions behind torch.optim's classes, whose bookkeeping is 5 % of a small MLP's step.
         # A layer that this step left out stays as it is: its fp32 master still has the last step's gradient.
         pairs = zip(self.trained.items(), self._computing, strict=True)
         named = {n: w for (n, w), parameter in pairs if parameter.grad is not None}

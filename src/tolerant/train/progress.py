@@ -1,4 +1,4 @@
-"""What a person sees while runs train: a bar each on a terminal, else a line an epoch."""
+"""What a person sees while runs train: a bar for each run on a terminal, else a line per epoch."""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ class Pruner:
     r"""Which rows train: all of them at first, then those whose last reported p_y is above ``k``.
 
     Args:
-        ids_or_num_rows: the number of rows N, whose ids are then 0 .. N-1 (state: 5 bytes a row, 1
+        ids_or_num_rows: the number of rows N, whose ids are then 0 .. N-1 (state: 5 bytes per row, 1
             to 4 more with labels); or their ids, any distinct hashable values such as file names
-            (a dictionary besides, about 100 bytes a row).
+            (a dictionary besides, about 100 bytes per row).
         given_labels: int [N]; with it a class that would vanish is noticed, without it only that
             no row at all would be left.
         k: threshold in (0, 1). p_y and k are compared in float32.

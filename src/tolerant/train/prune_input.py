@@ -55,7 +55,7 @@ def read_ids(source: Any) -> tuple[int, dict[Hashable, int] | None, str]:
 
 
 def read_labels(given_labels: Any, num_rows: int) -> np.ndarray:
-    """[N] in the smallest unsigned integer type: one byte a row up to 256 classes."""
+    """[N] in the smallest unsigned integer type: one byte per row up to 256 classes."""
     labels = read_integers("given_labels", given_labels)
     if len(labels) != num_rows or labels.min() < 0:
         raise ValueError(

@@ -142,7 +142,7 @@ def _is_number(value: Any) -> bool:
 
 
 def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
-    """A ValueError for the first key that is no field of the dataclass ``cls``."""
+    """A ValueError for the first key that is not a field of the dataclass ``cls``."""
     known = [field.name for field in fields(cls)]
     for key in values:
         if key not in known:
