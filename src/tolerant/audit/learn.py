@@ -100,18 +100,15 @@ def learn(
         every = max(1, job.recipe.epochs // 12)
         return replace(job, checkpoint=Path(checkpoints) / name.replace(" ", "-"), checkpoint_every=every)
 
-    if folds >= 2:
-        scored = out_of_fold(
-            dataset,
-            job_of,
-            folds=min(folds, num_rows),
-            seed=settings.seed,
-            device=device,
-            sample_weight=sample_weight,
-            progress=progress,
-        )
-    else:
-        scored = OutOfFold.none_of(dataset)
+    scored = out_of_fold(
+        dataset,
+        job_of,
+        folds=min(folds, num_rows),
+        seed=settings.seed,
+        device=device,
+        sample_weight=sample_weight,
+        progress=progress,
+    )
     believed, k = _judge(dataset, scored, settings, first_k)
     if reviewed is not None:
         believed |= reviewed

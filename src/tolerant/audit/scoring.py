@@ -85,10 +85,13 @@ def out_of_fold(
     sample_weight: np.ndarray | None = None,
     progress: ProgressMode = "quiet",
 ) -> OutOfFold:
-    """Score every row with a model trained on the other folds.
+    """Score every row with a model trained on the other folds; with fewer than 2 folds no row is scored.
 
     ``make_job(rows, sample_weight, name)`` says how to train; rows of weight 0 are scored and train nothing.
     """
+    scored = OutOfFold.none_of(dataset)
+    if folds < 2:
+        return scored
     first = first_copies(dataset)
     own = first == np.arange(len(dataset))
     fold = np.empty(len(dataset), np.int64)
@@ -104,8 +107,6 @@ def out_of_fold(
     def job(number: int, train: np.ndarray) -> Job:
         weight = None if sample_weight is None else sample_weight[train]
         return make_job(dataset.subset(train), weight, f"fold {number + 1} of {len(parts)}")
-
-    scored = OutOfFold.none_of(dataset)
 
     def score(number: int, result: TrainResult | Exception) -> None:
         if isinstance(result, Exception):
