@@ -261,7 +261,7 @@ def test_audit_of_a_run_counts_the_rows_edited_since(name, write, edit, first, t
     listed = (run / "suspects.csv").read_text()
     tolerant("audit", run)  # warnings are errors: nothing was edited
     edit(tmp_path)
-    with pytest.warns(UserWarning, match=rf"2 of the \d+ rows of {data} are not as .*\(first: {first}"):
+    with pytest.warns(UserWarning, match=rf"2 of the \d+ rows of {data} have been edited .*\(first: {first}"):
         tolerant("audit", run)
     assert (run / "suspects.csv").read_text() == listed
     tensors = load_file(run / "audit.safetensors")
@@ -461,7 +461,7 @@ def _drop(path: Path, name: str) -> None:
     [
         (lambda run: _edit(run, recipe=None), "run is damaged: TypeError"),
         (lambda run: _drop(run / "audit.safetensors", "kept"), "run is damaged: KeyError"),
-        (lambda run: (run / "history.json").write_text("[1]"), r"history\.json holds no record"),
+        (lambda run: (run / "history.json").write_text("[1]"), r"history\.json does not hold a record"),
     ],
 )
 def test_a_run_that_cannot_be_audited_keeps_its_list(trained, tmp_path, damage, message):
@@ -694,7 +694,7 @@ def test_a_training_that_was_stopped_is_no_folder_of_pictures(tmp_path, left):
     for name in left:  # killed while it wrote its files
         write_atomic(tmp_path / "run" / name, "")
     for command in (("audit", tmp_path / "run"), ("predict", tmp_path / "run", "digits")):
-        with pytest.raises(ValueError, match="is a training that was stopped"):
+        with pytest.raises(ValueError, match="holds a training that was stopped"):
             tolerant(*command)
 
 

@@ -237,8 +237,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         left = np.unique(labels[weight > 0])
         if len(left) < 2:
             raise ValueError(
-                "sample_weight and class_weight must leave rows of at least two classes; rows of weight "
-                f"above 0 are left of {len(left)} class(es)."
+                "sample_weight and class_weight must leave at least two classes a weight above 0; "
+                f"got {len(left)}."
             )
         return weight
 

@@ -33,7 +33,7 @@ _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them sta
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
     "down to hard rows, its upper end counts every row that looks like another class; "
-    "both allow for chance in which rows there are. Mistakes that follow a rule the model can learn "
+    "both include the sampling error. Mistakes that follow a rule which the model can learn "
     "from the inputs do not show."
 )
 

@@ -198,7 +198,7 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     path = folder / "spec.json"
     if unfinished(folder):
         raise ValueError(
-            f"{folder} is a training that was stopped. The same `tolerant train` command goes on."
+            f"{folder} holds a training that was stopped. The same `tolerant train` command resumes it."
         )
     if not path.is_file():
         raise ValueError(f"{folder} is not a finished run (no spec.json). Make one with: tolerant train")
@@ -254,7 +254,7 @@ def load_history(run: SavedRun) -> list[dict[str, Any]]:
     """One record per epoch."""
     history = read_json(run.folder / "history.json")
     if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
-        raise ValueError(f"{run.folder / 'history.json'} holds no record for each epoch. Train again.")
+        raise ValueError(f"{run.folder / 'history.json'} does not hold a record for each epoch. Train again.")
     return history
 
 
@@ -270,9 +270,9 @@ def _warn_of_edits(run: SavedRun, dataset: NoisyDataset, digests: np.ndarray) ->
     edited = np.flatnonzero(digests != row_digests(dataset.inputs))
     if len(edited):
         warnings.warn(
-            f"{len(edited):,} of the {len(dataset):,} rows of {run.source.name} are not as they were when "
+            f"{len(edited):,} of the {len(dataset):,} rows of {run.source.name} have been edited since "
             f"{run.folder} was trained (first: {dataset.ids[edited[0]]}): the list and the page judge their "
-            "labels by what they were. Train again to have them judged as they are.",
+            "labels by the old content. Train again to have them judged by the new one.",
             stacklevel=3,
         )
 

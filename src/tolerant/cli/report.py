@@ -101,7 +101,7 @@ def _changes(rows: list[Row]) -> list[str]:
 def _mention_others(rows: list[Row], changed: str) -> None:
     others = [row for row in rows if " " in row["spec"]["protocol"]]
     if others and changed != "all":
-        typer.echo(f"{len(others)} of a changed protocol are there: --changed all shows them.")
+        typer.echo(f"Rows of a changed protocol: {len(others)}; --changed all shows them.")
         typer.echo("\n".join(f"  --changed {change}" for change in _changes(others)))
 
 

@@ -113,7 +113,7 @@ def reproduce(
         raise typer.BadParameter(str(error)) from error
     store = Store(results)
     for where in store.torn():
-        typer.echo(f"{results}/{where} holds no whole row of a run; one cut off will be done again", err=True)
+        typer.echo(f"{results}/{where} holds no whole row; if it was cut off, the run is repeated", err=True)
     if dry_run:
         _plan(specs, store)
         return

@@ -151,7 +151,7 @@ def pick(
             return arrays[candidate]
     raise ValueError(
         f"{path} has no array {' or '.join(map(repr, known if name is None else (name,)))}; it has "
-        f"{sorted(arrays)}. Say which with {option}=..., or give it such a name"
+        f"{sorted(arrays)}. Say which with {option}=..., or rename it"
     )
 
 

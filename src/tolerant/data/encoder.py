@@ -170,8 +170,8 @@ class _Findings:
         if self.row_names:
             warnings.warn(
                 f"nearly every row has a different word in {', '.join(self.row_names[:5])}; "
-                f"{MAX_CATEGORIES} of them become features. Names of rows go with id=... (--id), free text "
-                "with text=... (--text), the rest with ignore=... (--ignore)",
+                f"{MAX_CATEGORIES} of them become features. Pass row names as id=... (--id), free text as "
+                "text=... (--text), and leave other such columns out with ignore=... (--ignore)",
                 stacklevel=3,
             )
         if self.many_categories:

@@ -178,6 +178,6 @@ def _gpus(ray: Any, cluster: Cluster, device: str) -> float:
         gpus = float(device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1)
     if device.startswith("cuda") and not gpus:
         raise ValueError(
-            "device 'cuda' needs gpus above 0 a run; got 0, or a cluster without any. Use device='cpu'."
+            "device 'cuda' needs gpus above 0 per run; got 0, or a cluster without any. Use device='cpu'."
         )
     return gpus

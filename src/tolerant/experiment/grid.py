@@ -89,7 +89,7 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     for name in changes:
         if name not in known | {"noise", "q", "k"} and not name.startswith("model."):
             names = ", ".join(sorted(known | {"noise", "q", "k", "model.OPTION"}))
-            raise ValueError(f"a change must be of {names}; got {name!r}.")
+            raise ValueError(f"a change must be one of {names}; got {name!r}.")
     words = ",".join(f"{name}={_word(changes[name])}" for name in sorted(changes))
     spec = replace(spec, protocol=f"{spec.protocol} {words}", noise=changes.get("noise", spec.noise))
     if "epochs" in changes:

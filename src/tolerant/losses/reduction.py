@@ -41,7 +41,7 @@ def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows
         if "forward mode AD" not in str(error):
             raise
         raise NotImplementedError(
-            "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian take. "
+            "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian need. "
             "Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
         ) from error
     if weighing.reduction == "none":

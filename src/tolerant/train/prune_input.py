@@ -76,6 +76,6 @@ def read_p_y(p_y: Any, num_ids: int) -> np.ndarray:
     if outside.any():
         raise ValueError(
             f"p_y must be in [0, 1]; got {p[outside][0]} ({outside.sum()} such rows). "
-            "NaN: the model has diverged; negative: of log-probabilities take the exponential."
+            "NaN means that the model has diverged; log-probabilities need the exponential first."
         )
     return p
