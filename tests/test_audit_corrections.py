@@ -91,7 +91,7 @@ def test_reads_json(tmp_path: Path) -> None:
     [
         ("c.csv", "id,label\na,b\n", "must have the columns id and new_label; got id, label"),
         ("c.csv", "", "an empty file"),
-        ("c.csv", HEADER + "a,cat,keep,cat\na,cat,keep,cat\n", "line 3: the id 'a' is there twice"),
+        ("c.csv", HEADER + "a,cat,keep,cat\na,cat,keep,cat\n", "line 3: the id 'a' occurs twice"),
         ("c.csv", HEADER + "a,cat,maybe,cat\n", "decision must be one of .*got 'maybe'"),
         ("c.csv", HEADER + "a,cat,keep,dog\n", "decision is keep, but new_label 'dog'"),
         ("c.csv", HEADER + ",cat,keep,cat\n", "line 2: the id is missing"),
@@ -136,7 +136,7 @@ def test_apply_takes_numbers_as_ids() -> None:
         ([Correction("z.png", "dog")], "an id that the data does not have: 'z.png'; .*'a.png'"),
         ([Correction("a.png", "cow")], "a label that the data does not have: 'cow'; .*'cat'"),
         ([Correction("a.png", "dog", "dog")], "'a.png' was labelled 'dog', but .* says 'cat'"),
-        ([Correction("a.png", "dog"), Correction("a.png", "cat")], "'a.png' is there twice"),
+        ([Correction("a.png", "dog"), Correction("a.png", "cat")], "'a.png' occurs twice"),
         ([Correction(f"{n}", "dog") for n in range(5)], "'0', '1', '2' and 2 more"),
     ],
 )

@@ -32,6 +32,7 @@ from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
 from tolerant.audit.text import TextFeatures
 from tolerant.cli import make_app
+from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
 from tolerant.data import pictures as data_pictures
 from tolerant.data.digest import row_digests
@@ -142,7 +143,7 @@ def test_a_column_whose_words_are_all_unknown_is_named(trained, tmp_path):
     """Spelt in another way, or another column: predictions would be guesses that nobody sees."""
     write_table(tmp_path / "new.csv", labels=False, num_rows=10, town="Atlantis")
     (tmp_path / "new.csv").write_text((tmp_path / "new.csv").read_text().replace("Ulm", "ULM"))
-    with pytest.warns(UserWarning, match=r"no word in the column 'town' is one that training knows"):
+    with pytest.warns(UserWarning, match=r"no word in the column 'town' is known from training"):
         tolerant("predict", trained / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
 
 
@@ -165,12 +166,12 @@ def test_the_categories_of_a_run_are_those_it_predicts_with(tmp_path):
 
 def test_predicting_without_a_column_names_it(trained, tmp_path):
     (tmp_path / "new.csv").write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(ValueError, match=r"no column 'd'.*\. Name one so, or train again"):
+    with pytest.raises(ValueError, match=r"no column 'd'.*\. Rename a column, or train again"):
         tolerant("predict", trained / "run", tmp_path / "new.csv")
 
 
 def test_predicting_for_what_is_not_there_says_so(trained, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.csv' is no data set, file or folder"):
+    with pytest.raises(FileNotFoundError, match=r"none\.csv' is not a data set, file or folder"):
         tolerant("predict", trained / "run", tmp_path / "none.csv")
 
 
@@ -260,7 +261,7 @@ def test_audit_of_a_run_counts_the_rows_edited_since(name, write, edit, first, t
     listed = (run / "suspects.csv").read_text()
     tolerant("audit", run)  # warnings are errors: nothing was edited
     edit(tmp_path)
-    with pytest.warns(UserWarning, match=rf"2 of the \d+ rows of {data} are not as .*\(first: {first}"):
+    with pytest.warns(UserWarning, match=rf"2 of the \d+ rows of {data} have been edited .*\(first: {first}"):
         tolerant("audit", run)
     assert (run / "suspects.csv").read_text() == listed
     tensors = load_file(run / "audit.safetensors")
@@ -431,7 +432,7 @@ def test_codes_that_look_like_numbers(tmp_path):
     ("damage", "message"),
     [
         (lambda run: _edit(run, format=99), "has format 99 .*this version reads format 2"),
-        (lambda run: (run / "spec.json").unlink(), "no finished run"),
+        (lambda run: (run / "spec.json").unlink(), "not a finished run"),
         (lambda run: (run / "spec.json").write_text("{"), "not a valid JSON"),
         (lambda run: (run / "model.safetensors").write_bytes(b"x"), "cannot be read"),
         (lambda run: (run / "model.safetensors").unlink(), "cannot be read"),
@@ -460,7 +461,7 @@ def _drop(path: Path, name: str) -> None:
     [
         (lambda run: _edit(run, recipe=None), "run is damaged: TypeError"),
         (lambda run: _drop(run / "audit.safetensors", "kept"), "run is damaged: KeyError"),
-        (lambda run: (run / "history.json").write_text("[1]"), r"history\.json holds no record"),
+        (lambda run: (run / "history.json").write_text("[1]"), r"history\.json does not hold a record"),
     ],
 )
 def test_a_run_that_cannot_be_audited_keeps_its_list(trained, tmp_path, damage, message):
@@ -614,7 +615,7 @@ class _Starts(Callback):
 
 def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys):
     write_table(tmp_path / "rows.csv")
-    rows, settings = own.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), Settings(epochs=15)
+    rows, settings = opt.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), Settings(epochs=15)
 
     def run(name: str, callback: Callback, settings: Settings = settings) -> dict[str, torch.Tensor]:
         own.train(rows, tmp_path / name, settings, device="cpu", folds=2, callbacks=[callback])
@@ -641,7 +642,7 @@ def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys
 
 def test_a_run_of_other_settings_is_set_aside_and_the_same_one_written_again(tmp_path):
     write_table(tmp_path / "rows.csv")
-    rows, run = own.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), tmp_path / "run"
+    rows, run = opt.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), tmp_path / "run"
 
     def train(seed: int) -> bytes:
         own.train(rows, run, Settings(epochs=3, seed=seed), device="cpu", folds=0)
@@ -693,7 +694,7 @@ def test_a_training_that_was_stopped_is_no_folder_of_pictures(tmp_path, left):
     for name in left:  # killed while it wrote its files
         write_atomic(tmp_path / "run" / name, "")
     for command in (("audit", tmp_path / "run"), ("predict", tmp_path / "run", "digits")):
-        with pytest.raises(ValueError, match="is a training that was stopped"):
+        with pytest.raises(ValueError, match="holds a training that was stopped"):
             tolerant(*command)
 
 
@@ -770,7 +771,7 @@ def test_few_rows_are_no_evidence(num_rows, said, tmp_path):
 
 
 def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path, capsys):
-    source = own.make_source("rows.csv", {})
+    source = opt.make_source("rows.csv", {})
     for wrong, weak in ((30, False), (31, True)):
         probs = np.tile([0.9, 0.1], (60, 1))
         suspects = find_suspects((np.arange(60) < wrong).astype(int), probs)

@@ -119,7 +119,7 @@ class Slow:
 def test_streaming_reads_a_few_batches_ahead_and_stops_when_left() -> None:
     before = set(threading.enumerate())
     slow = Slow()
-    epoch = Batches(slow, "cpu", resident=False, ahead=3).epoch(torch.arange(100), 10)
+    epoch = Batches(slow, "cpu", resident=False).epoch(torch.arange(100), 10)
     index, rows = next(epoch)
     assert torch.equal(rows[:, 0].long(), index)
     epoch.close()  # type: ignore[attr-defined]

@@ -211,7 +211,7 @@ def disk_of() -> Iterator[Callable[[int], None]]:
 
 def test_disk_full_while_downloading(server: Server, tmp_path: Path, disk_of: Callable[[int], None]) -> None:
     disk_of(100_000)
-    with pytest.raises(OSError, match=r"cannot keep http.*run the same command again") as caught:
+    with pytest.raises(OSError, match=r"cannot save http.*run the same command again") as caught:
         download("cifar10", tmp_path, retries=0)
     assert caught.value.errno == errno.EFBIG
     assert left(tmp_path) == []

@@ -165,7 +165,7 @@ def test_class_folders_that_are_links_are_read_for_predictions_too(pictures: Pat
 
 def test_no_class_folders(tmp_path: Path) -> None:
     picture(tmp_path / "0.png")
-    with pytest.raises(ValueError, match="has no sub-folders; it needs one a class"):
+    with pytest.raises(ValueError, match="has no sub-folders; it needs one per class"):
         load(tmp_path)
 
 
@@ -489,7 +489,7 @@ def test_json_lines(ending: str, tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('{"a": 1}\n{"a"', "x.jsonl is not a readable table: line 2 is not JSON: Expecting"),
-        ('{"a": 1}\n\n[1]\n', "line 3 is no JSON object"),
+        ('{"a": 1}\n\n[1]\n', "line 3 is not a JSON object"),
         ("\n", "has no rows"),
         (
             '{"a": {"b": 1}, "label": "x"}\n{"a": {}, "label": "y"}\n',
@@ -661,9 +661,7 @@ def test_a_typing_error_in_a_column_of_numbers(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"numbers except for 1 cells \(first: '12O' in row 20\)"):
         load(path)
     assert load(path, categorical=["a"]).inputs.shape == (21, 21)
-    with pytest.raises(
-        ValueError, match=r"categorical names 'b', which is no column of the features \['a'\]"
-    ):
+    with pytest.raises(ValueError, match=r"categorical names 'b', which is not among the columns \['a'\]"):
         load(path, categorical=["b"])
 
 
@@ -832,7 +830,7 @@ def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
 def test_a_column_of_names_is_named(tmp_path: Path) -> None:
     path = people(tmp_path, who=[f"person {row}" for row in range(80)])
     with pytest.warns(
-        UserWarning, match=r"a word of its own in 'who' \(80 words: 'person 0' \.\.\.\); 64 of them.*--id"
+        UserWarning, match=r"a different word in 'who' \(80 words: 'person 0' \.\.\.\); 64 of them.*--id"
     ):
         load(path)
     load(path, id="who")

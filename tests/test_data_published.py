@@ -88,7 +88,11 @@ def test_missing(tmp_path: Path, small: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keep", "message"),
-    [(slice(0, -1), "is cut: 61459 bytes"), (slice(0, -3073), "is damaged"), (slice(0, 0), "cut")],
+    [
+        (slice(0, -1), "is incomplete: 61459 bytes"),
+        (slice(0, -3073), "is damaged"),
+        (slice(0, 0), "incomplete"),
+    ],
 )
 def test_truncated(keep: slice, message: str, small: Path) -> None:
     path = small / "cifar-10-batches-bin" / "data_batch_2.bin"

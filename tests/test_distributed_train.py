@@ -135,7 +135,10 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     for name, value in (("is_available", True), ("device_count", 1), ("current_device", 0)):
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
-    with pytest.raises(ValueError, match=r"at most a rank a GPU.*Lower --nproc-per-node"), distributed.join():
+    with (
+        pytest.raises(ValueError, match=r"at most one rank per GPU.*Lower --nproc"),
+        distributed.join(),
+    ):
         pass
 
 

@@ -22,6 +22,7 @@ from torch import nn
 from train_helpers import pictures, table
 
 from tolerant import NoisyLabelClassifier
+from tolerant.audit.belief import fit_noise_model
 from tolerant.audit.learn import believe, choose_k, learn
 from tolerant.audit.plan import Settings, make_job
 from tolerant.audit.scoring import deal_folds, first_copies, out_of_fold
@@ -443,7 +444,7 @@ def test_k_follows_the_noise():
     moved = (true + rng.integers(1, 4, 2000)) % 4
     for rate in (0.1, 0.4):
         given = np.where(rng.random(2000) < rate, moved, true)
-        k = choose_k(given, probs)
+        k = choose_k(given, probs, fit_noise_model(given, probs))
         pruned = probs[np.arange(2000), given] <= k
         assert abs(pruned.mean() - (given != true).mean()) < 0.08
 

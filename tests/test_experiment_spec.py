@@ -149,7 +149,7 @@ def test_a_changed_grid_never_mixes_with_the_real_one() -> None:
     assert short.prune == PruneSchedule(1, 1, 0.5)
     # Even a change that changes nothing keeps its mark.
     assert grid.changed(spec, {"epochs": 120}).key != spec.key
-    with pytest.raises(ValueError, match="a change must be of"):
+    with pytest.raises(ValueError, match="a change must be one of"):
         grid.changed(spec, {"epoch": 3})
 
 

@@ -103,7 +103,7 @@ def test_unknown_arguments_are_named():
         LqLoss(impl="cuda")
     with pytest.raises(ValueError, match="impl must be one of auto"):
         functional.lq_loss(LOGITS, LABELS, impl="cuda")
-    with pytest.raises(ValueError, match=r"impl=.triton. must have .* CUDA GPU .* got logits on cpu"):
+    with pytest.raises(ValueError, match=r"impl=.triton. needs .* CUDA GPU .* got logits on cpu"):
         LqLoss(impl="triton")(LOGITS, LABELS)
 
 

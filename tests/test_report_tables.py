@@ -401,7 +401,7 @@ def test_rows_of_a_changed_protocol_are_mentioned(tmp_path: Path) -> None:
     add(other, 0.9, protocol="gce2018-table1 epochs=2")
     said = cli("table1", "--results", str(other.folder)).output
     assert "No stored rows yet." in said
-    assert "1 of a changed protocol are there: --changed all shows them." in said
+    assert "Rows of a changed protocol: 1; --changed all shows them." in said
 
 
 def test_reports_do_not_load_the_trainer() -> None:
@@ -463,5 +463,5 @@ def test_a_figure_without_rows_is_said_and_not_drawn(tmp_path: Path, name: str) 
     said = cli(name, "--results", str(other.folder), "--out", str(tmp_path / "out"))
     assert said.exit_code == 0
     assert "No stored rows yet." in said.output
-    assert "1 of a changed protocol are there: --changed all shows them." in said.output
+    assert "Rows of a changed protocol: 1; --changed all shows them." in said.output
     assert not (tmp_path / "out").exists()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
 
 __version__ = "0.1.0"
 
-# Public name -> the module it comes from. A module that is its own name is a sub-package.
+# Public name -> the module it comes from, or is.
 _LAZY = {
     "Pruner": "tolerant.train.prune",
     "PruneSchedule": "tolerant.train.prune",

@@ -1,4 +1,4 @@
-"""Packages that `import tolerant` does not need, asked for where they are used."""
+"""Packages that `import tolerant` does not need, imported where they are used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def extra(module: str, *, install: str = "app") -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as missing:
         if missing.name != module.partition(".")[0] and missing.name != module:
-            raise  # the package is there but not what it needs: its own message says more
+            raise  # the package is installed, something it needs is not: its own message says more
         raise ModuleNotFoundError(
             f"this needs {missing.name}: pip install 'tolerant[{install}]'", name=missing.name
         ) from None

@@ -17,11 +17,11 @@ from typing import IO, Any
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
-    The bytes go to a temporary file in the same folder (a rename across disks is no
-    rename), reach the disk, and then replace `path` in one step, which reaches the disk
-    before this returns: what is written next may rely on it. After an error `path` is what
-    it was and the temporary file is gone. A link stays, and the file it leads to is replaced; a
-    pipe or a device, such as /dev/stdout, is written to as it is.
+    The bytes go to a temporary file in the same folder (a rename across disks would be a
+    copy), which is synced to disk and then replaces `path` in one step. That step is synced
+    too, so what is written next may rely on it. After an error `path` is unchanged and the
+    temporary file is gone. A symbolic link stays and its target is replaced; a pipe or a
+    device, such as /dev/stdout, is written to directly.
     """
     path = Path(path)
     if _is_stream(path):
@@ -30,8 +30,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         return
     if path.is_symlink():
         path = Path(os.path.realpath(path))
-    # Not by tempfile: its files are 0600, unreadable for others in a shared folder, and the umask that
-    # would mend it can only be read by setting it, for all threads.
+    # Not tempfile: its files are 0600, so nobody else could read them in a shared folder, and the umask
+    # that would give the right mode can only be read by setting it, for all threads.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        if error.errno is None:  # no error of writing, but of what is being copied, such as a damaged .gz
+        if error.errno is None:  # what is being copied is at fault, such as a damaged .gz
             raise
         kept = "its old content is intact" if path.exists() else "nothing was written"
         raise type(error)(error.errno, f"cannot write {path}: {error.strerror or error}; {kept}") from error
@@ -62,8 +62,7 @@ def _is_stream(path: Path) -> bool:
 def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
     """Write `data` (text as UTF-8) to `path`, whole or not at all.
 
-    Half a character, as a path of undecodable bytes has it, becomes its escape `\\udce9`, which is also
-    what JSON calls it.
+    A lone surrogate, from a path that is not valid UTF-8, is written as its escape `\\udce9`, as in JSON.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +85,7 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder that files can be written to, or say at once why there is none."""
+    """Create a folder and check that files can be written to it; the error says why not."""
     path = Path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -98,7 +97,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def to_json(obj: Any) -> str:
-    """`obj` as JSON for people to read, too. NaN and infinity are refused: they are not JSON."""
+    """`obj` as indented JSON. NaN and infinity are refused: they are not JSON."""
     return json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -25,8 +25,9 @@ from tolerant.losses.registry import REGISTRY
 def log_p_y(logits: Tensor, labels: Tensor) -> Tensor:
     """Log-probability of each given label: what every loss of p_y is a function of.
 
-    logits (N, C) or (N, C, d1, ...), labels (N, d1, ...); fp32 at least, its gradient in the logits' dtype.
-    All digits are kept: near p_y = 1, where ``log_softmax`` has none left, and for gaps of 10,000.
+    logits (N, C) or (N, C, d1, ...), labels (N, d1, ...). The result is fp32 at least, its gradient in the
+    logits' dtype. All digits are right, even near p_y = 1, where ``log_softmax`` has none left, and for gaps
+    of 10,000.
 
     >>> import torch
     >>> log_p_y(torch.tensor([[50.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1]))
@@ -63,7 +64,7 @@ def _function_of(loss: type[RobustLoss]) -> Callable[..., Tensor]:
     function.__signature__ = inspect.Signature([*positional, *own])  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = f"{loss.name.replace('-', '_')}_loss"
     summary = (loss.__doc__ or "").splitlines()[0]
-    function.__doc__ = f"{summary}\n\nThe function of `tolerant.{loss.__name__}`."
+    function.__doc__ = f"{summary}\n\nThe functional form of `tolerant.{loss.__name__}`."
     return function
 
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Transition = NDArray[np.float64]
 
-_ROW_SUM_TOLERANCE = 1e-5  # float32 rows of 1,000 classes miss 1 by up to 1e-6; typing errors by more
+_ROW_SUM_TOLERANCE = 1e-5  # float32 rows of 1,000 classes miss 1 by up to 1e-6, typing errors by more
 
 
 def check_transition(transition: ArrayLike, num_classes: int | None = None) -> Transition:

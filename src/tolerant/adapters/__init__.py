@@ -1,1 +1,1 @@
-"""The trainer, the losses and pruning as other libraries want them; each module needs its own extra."""
+"""The trainer, the losses and pruning for use with other libraries; each module needs its own extra."""

@@ -5,7 +5,7 @@ The LightningModule changes its loss to one of ours; this callback does the rest
     callback = PruneRows(PruneSchedule(start_epoch=40, every=10, k=0.5), monitor="val_acc")
     Trainer(max_epochs=120, callbacks=[callback]).fit(module, train_loader, validation_loader)
 
-Validation rows carry given labels: noisy ones choose as well as clean ones, and nobody has clean ones.
+Validation rows carry given labels: noisy ones choose as well as clean ones, which nobody has.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tolerant.train.prune import Pruner, PruneSchedule
 lightning = extra("lightning.pytorch", install="lightning")
 
 Outputs = Callable[[Any, Any], tuple[Tensor, Tensor]]
-IGNORED = -100  # the losses' ignore_index: a row without a label has nothing to be pruned for
+IGNORED = -100  # the losses' ignore_index: a row without a label is never pruned
 
 
 def pair_outputs(module: Any, batch: Any) -> tuple[Tensor, Tensor]:
@@ -94,9 +94,9 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         self.best_epoch: int | None = None
         self.best_value: float | None = None
         self._best: dict[str, Tensor] | None = None
-        self._loaded: Mapping[str, Any] | None = None
-        self._first = True
-        self._replaced: list[tuple[Any, Any]] = []
+        self._loaded: Mapping[str, Any] | None = None  # of a checkpoint, for the pruner to be made
+        self._first = True  # the next epoch is the first of this fit
+        self._replaced: list[tuple[Any, Any]] = []  # (batch sampler, its own sampler), to be given back
 
     @property
     def kept(self) -> Tensor:

@@ -43,9 +43,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Rows with p_y of at most k are pruned, unless they are more than half of the rows, or three quarters
         of their class: then the model is too weak to judge, and none of these are. "auto" takes the
         out-of-fold p_y below which as many rows lie as labels are estimated to be wrong
-        (:func:`tolerant.audit.learn.learn`); no true label is used. On digits, one seed of each of six
-        noises, "auto" and the best k from 0.1 to 0.9 had the test accuracy of 0.5
-        (results/bench/rate.jsonl); where it was looked into, the epoch chosen came before any pruning.
+        (:func:`tolerant.audit.learn.learn`); no true label is used. On digits (six noises, one seed each)
+        neither "auto" nor the best k from 0.1 to 0.9 was more accurate than 0.5 (results/bench/rate.jsonl).
     model : "auto", str or callable
         "auto": a dense network for features and for small grey pictures, a small convolutional one for others
         (ResNet-18 on a GPU from 20,000 on). A name of ``tolerant.train.MODELS``, or a function
@@ -207,17 +206,16 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _validate(self, X: Any, **options: Any) -> Any:
         X = as_numpy(X)
-        pictures = getattr(X, "ndim", 2) in (3, 4) and getattr(X, "dtype", None) == np.uint8
-        if pictures:
+        if getattr(X, "ndim", 2) not in (3, 4):
+            options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+        elif X.dtype == np.uint8:
             options |= {"allow_nd": True, "dtype": np.uint8}
         else:
-            if getattr(X, "ndim", 2) in (3, 4):
-                raise ValueError(
-                    f"pictures must be uint8 (n, height, width, channels); got {X.dtype} {tuple(X.shape)}. "
-                    "Call (255 * X).astype(numpy.uint8) if they lie in 0 .. 1, X.transpose(0, 2, 3, 1) "
-                    "if the channels come first."
-                )
-            options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+            raise ValueError(
+                f"pictures must be uint8 (n, height, width, channels); got {X.dtype} {tuple(X.shape)}. "
+                "Call (255 * X).astype(numpy.uint8) if they lie in 0 .. 1, X.transpose(0, 2, 3, 1) "
+                "if the channels come first."
+            )
         try:
             return validate_data(self, X, **options)
         except ValueError as error:
@@ -239,8 +237,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         left = np.unique(labels[weight > 0])
         if len(left) < 2:
             raise ValueError(
-                "sample_weight and class_weight must leave rows of at least two classes; rows of weight "
-                f"above 0 are left of {len(left)} class(es)."
+                "sample_weight and class_weight must leave at least two classes a weight above 0; "
+                f"got {len(left)}."
             )
         return weight
 

@@ -14,11 +14,11 @@ class TensorBoardLog(Callback):
 
         train(rows, model="mlp", loss="lq", callbacks=[TensorBoardLog("events")])
 
-    A run that goes on from a checkpoint hides what it had written of the epochs it does again.
+    A run that goes on from a checkpoint hides what it had written about the epochs that it repeats.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        extra("tensorboard", install="tensorboard")  # said before an epoch is spent
+        extra("tensorboard", install="tensorboard")  # if missing, said before an epoch is spent
         self.folder = os.fspath(folder)
         self._writer: Any = None
 

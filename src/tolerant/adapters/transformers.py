@@ -37,14 +37,14 @@ from tolerant.train.prune import Pruner, PruneSchedule
 transformers = extra("transformers", install="transformers")
 
 IGNORED = -100  # what Transformers does not count in num_items_in_batch
-_NO_METRICS = ("epoch", "_runtime", "_per_second", "_time")  # what Trainer reports beside them
+_NO_METRICS = ("epoch", "_runtime", "_per_second", "_time")  # what Trainer reports beside metrics
 FILE = "tolerant_prune.safetensors"
 
 
 class TrainerLoss:
     """A loss of ours as the ``compute_loss_func`` of a ``Trainer``.
 
-    For sequence classification (one label a row) and for every token with a label other than -100
+    For sequence classification (one label per row) and for every token with a label other than -100
     (token classification, masked and causal language models). The sum over a micro-batch is divided by
     the number of labels in the whole batch of an optimiser step, over all accumulation steps and ranks,
     as Trainer counts them: 8 rows at once and 4 times 2 rows have the same gradient.
@@ -191,7 +191,7 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
     def _load(self, path: Path) -> None:
         if not path.exists():
             raise ValueError(
-                f"{path} is not there: resume from a checkpoint in output_dir that was saved with PruneRows."
+                f"{path} does not exist: resume from a checkpoint in output_dir, saved with PruneRows."
             )
         with extra("safetensors").safe_open(path, framework="pt") as file:
             record = json.loads(file.metadata()["record"])
@@ -204,15 +204,15 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
     @torch.no_grad()
     def _prune(self, args: Any, model: Any, collate: Any) -> None:
         index = range(args.process_index, len(self.rows), args.world_size)
-        # A loader draws a seed for its workers. From a generator of its own, or the global one, which Trainer
-        # restores only after this, would stand elsewhere in a resumed run: dropout would differ.
+        # A loader draws a seed for its workers. It does so from a generator of its own: Trainer restores the
+        # global one only after this, so a draw from that would change the dropout of a resumed run.
         own = torch.Generator()
         batches = DataLoader(
             self.rows, args.eval_batch_size, sampler=index, collate_fn=collate, generator=own
         )
         with evaluating_with(model, self._best):
             found = list(self._scores(model, batches))
-        # A row without any label has nothing to be pruned for.
+        # A row without any label is never pruned.
         p_y, known = map(torch.cat, zip(*found, strict=True)) if found else (torch.empty(0), slice(0))
         self.pruner.update(torch.arange(index.start, index.stop, index.step)[known], p_y[known])
         self._kept.copy_(self.pruner.kept)

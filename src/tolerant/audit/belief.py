@@ -1,13 +1,13 @@
 """How likely each given label is right, from a model's predictions alone.
 
 A small probability of the given label can mean three things: the label is wrong, the row is hard, or the
-model is simply unsure by habit. They are told apart by fitting, to the given labels themselves,
+model is unsure in general. They are told apart by fitting, to the given labels themselves,
 
     P(given = j | row)  =  sum_i  p_i^s / sum(p^s)  *  T[i, j]
 
-with a sharpness s (one number: corrects a model that is too sure or, like one trained with cross entropy on
-wrong labels, too modest) and a transition matrix T. Both are those of largest likelihood: for a fixed s the
-problem is concave in T and expectation maximisation solves it. Bayes' rule then gives the probability
+with a sharpness s (one number, which corrects a model that is too sure or, like one trained with cross
+entropy on wrong labels, not sure enough) and a transition matrix T. Both maximise the likelihood: for a fixed
+s the problem is concave in T and expectation maximisation solves it. Bayes' rule then gives the probability
 that a label is right.
 
 In first trials, not stored, the ranking was better than by p_y alone where one class is mistaken for another,
@@ -29,13 +29,13 @@ Labels = NDArray[np.int64]
 
 # The sharpnesses to try: L_q networks land at 0.5 to 1.1, cross entropy at 1 to 8. From the largest down,
 # since each fit of T starts from the one before: EM is slow to raise an entry of T that is nearly 0, and a T
-# fitted to sharper probabilities has none such.
+# fitted to sharper probabilities has no such entry.
 _SHARPNESS = np.geomspace(12.0, 0.25, 14)
 _STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
 _MOST_ITERATIONS = 100
 # If T would have more entries than this for each row, it is taken to be symmetric: one noise rate, and all
-# mistakes alike. So few rows do not determine so many numbers: the fit would take minutes, find too much
-# noise, and rank no better.
+# mistakes equally likely. So few rows do not determine so many numbers: the fit would take minutes, find too
+# much noise, and rank no better.
 _ENTRIES_A_ROW = 10
 _BLOCK = 1 << 22  # numbers in one temporary: 32 MiB
 

@@ -13,7 +13,7 @@ MOST_CLASSES = 20  # a 20 x 20 table still shows a number in each cell on a lapt
 
 
 def percent(share: float) -> str:
-    """A share in words a person reads: one digit after the point below ten percent.
+    """A share in per cent, with one digit after the point below ten.
 
     >>> percent(0.384), percent(0.0312), percent(0.0)
     ('38 %', '3.1 %', '0 %')
@@ -27,10 +27,10 @@ def heat_map(
 ) -> dict[str, Any]:
     """Rows of cells with a number and one of five shades; the diagonal has none.
 
-    The shades follow the off-diagonal cells alone: beside a diagonal of 60 % and more the
-    mistakes, which are what one looks for, would all be of the palest shade. `pairs` holds the
-    (suggested, given) labels that have suspects: those cells lead to them. Of a symmetric T of more classes
-    than fit (:mod:`tolerant.audit.belief`) there are no rows: it knows no class that is worse than another.
+    The shades are scaled to the off-diagonal cells alone: beside a diagonal of 60 % and more the
+    mistakes, which are what one looks for, would all have the palest shade. `pairs` holds the
+    (suggested, given) labels that have suspects: those cells link to them. A symmetric T of more classes
+    than fit (:mod:`tolerant.audit.belief`) has no rows: in it no class is worse than another.
     """
     wrong = transition.copy()
     np.fill_diagonal(wrong, 0.0)

@@ -21,7 +21,7 @@ DECISIONS = ("accept", "keep", "change")
 
 @dataclass(frozen=True)
 class Correction:
-    """One decision: `given_label` and `decision` are None where a hand-written file left them out."""
+    """One decision; `given_label` and `decision` are None if a hand-written file leaves them out."""
 
     id: str
     new_label: str
@@ -66,7 +66,7 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
             continue
         if correction.id in seen:
             raise ValueError(
-                f"{path.name}, {number}: the id {correction.id!r} is there twice; "
+                f"{path.name}, {number}: the id {correction.id!r} occurs twice; "
                 "leave one decision for each id."
             )
         seen.add(correction.id)
@@ -83,9 +83,8 @@ def apply_corrections(
 ) -> CorrectedLabels:
     """Put reviewed labels into `given_labels`; nothing is applied unless everything fits.
 
-    Refused, in one sentence each: an id or a label the data does not have, an id decided twice, and a
-    given label other than the one in the data (the file belongs to other labels), unless the data has the new
-    one already.
+    A ValueError for an id or a label that the data does not have, for an id decided twice, and for a given
+    label other than the data's (the file was made for other labels), unless the data already has the new one.
 
     >>> fixed = apply_corrections([0, 1, 1], [Correction("b.png", "cat")],
     ...                           ids=["a.png", "b.png", "c.png"], class_names=("cat", "dog"))
@@ -107,7 +106,7 @@ def apply_corrections(
     for correction in corrections:
         row = row_of[correction.id]
         if reviewed[row]:
-            raise ValueError(f"the id {correction.id!r} is there twice; leave one decision for each id.")
+            raise ValueError(f"the id {correction.id!r} occurs twice; leave one decision for each id.")
         found = str(class_names[before[row]])
         if correction.given_label not in (None, found) and correction.new_label != found:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""From doubtful labels to a model and a list of suspects: what estimator and command line share."""
+"""From doubtful labels to a model and a list of suspects: shared by the estimator and the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _K_RANGE = (0.05, 0.9)
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A trained model and what it says of the labels it learnt from."""
+    """A trained model and what it says about the labels it learnt from."""
 
     result: TrainResult
     job: Job
@@ -41,7 +41,7 @@ class Learned:
     kept: np.ndarray
     """bool [N]: trained on to the end; for a row that was held out, whether it would have been."""
     pruned_at: np.ndarray
-    """int64 [N]: the epoch before which a row was pruned, -1 for never; 0 where the folds did it."""
+    """int64 [N]: the epoch before which a row was pruned, -1 for never, 0 if the folds left it out."""
     k: float | None
     """The threshold of the rounds of pruning in training; None without them."""
 
@@ -61,9 +61,9 @@ def learn(
 ) -> Learned:
     """Score every row out of fold, then train on those whose label is more likely right than wrong.
 
-    That is the paper's pruning with a first round before the first epoch, by models that had not yet seen
-    the row; by default the rounds at p_y <= k follow. Where the first round would leave fewer than 50 rows,
-    all are trained on. It may leave fewer than half: the folds find most of many wrong labels.
+    That is the paper's pruning with a first round before the first epoch, by models that have not seen the
+    row; by default the rounds at p_y <= k follow. If the first round would leave fewer than 50 rows, all are
+    trained on. It may leave fewer than half: where many labels are wrong, the folds find most of them.
 
     Over several ranks (`tolerant.train.distributed`) each of the trainings is shared by all of them; every
     rank scores the rows, and what rank 0 believes is trained on by all.
@@ -100,18 +100,15 @@ def learn(
         every = max(1, job.recipe.epochs // 12)
         return replace(job, checkpoint=Path(checkpoints) / name.replace(" ", "-"), checkpoint_every=every)
 
-    if folds >= 2:
-        scored = out_of_fold(
-            dataset,
-            job_of,
-            folds=min(folds, num_rows),
-            seed=settings.seed,
-            device=device,
-            sample_weight=sample_weight,
-            progress=progress,
-        )
-    else:
-        scored = OutOfFold.none_of(dataset)
+    scored = out_of_fold(
+        dataset,
+        job_of,
+        folds=min(folds, num_rows),
+        seed=settings.seed,
+        device=device,
+        sample_weight=sample_weight,
+        progress=progress,
+    )
     believed, k = _judge(dataset, scored, settings, first_k)
     if reviewed is not None:
         believed |= reviewed
@@ -168,7 +165,8 @@ def _judge(
     if settings.loss != TRUNCATED or len(dataset) < LEAST_TO_PRUNE or not held_out.any():
         return believed, k
     given, probs = dataset.given_labels[held_out], scored.probs[held_out]
-    noise = _fit_noise(given, probs)
+    sample = np.random.default_rng(0).permutation(len(given))[:FIT_ROWS]
+    noise = fit_noise_model(given[sample], probs[sample])
     believed[held_out] = believe(given, noise.log_odds_right(given, probs))
     if believed.sum() < LEAST_TO_PRUNE:  # too few to learn from: the folds have not learnt either
         believed[:] = True
@@ -176,7 +174,7 @@ def _judge(
 
 
 def believe(given_labels: np.ndarray, log_odds_right: np.ndarray) -> np.ndarray:
-    """bool [N]: labels more likely right than wrong, and of every class its tenth least doubtful, at least.
+    """bool [N]: labels more likely right than wrong, and at least the least doubtful tenth of every class.
 
     >>> believe(np.array([0, 0, 1, 1]), np.array([2.0, -1.0, -3.0, -2.0])).tolist()
     [True, False, False, True]
@@ -190,19 +188,14 @@ def believe(given_labels: np.ndarray, log_odds_right: np.ndarray) -> np.ndarray:
     return believed
 
 
-def choose_k(given_labels: np.ndarray, probs: np.ndarray, noise: NoiseModel | None = None) -> float:
+def choose_k(given_labels: np.ndarray, probs: np.ndarray, noise: NoiseModel) -> float:
     """The p_y below which as many rows lie as labels are estimated to be wrong.
 
     >>> probs = np.array([[0.9, 0.1]] * 8 + [[0.2, 0.8]] * 8)
-    >>> choose_k(np.array([0] * 6 + [1] * 2 + [1] * 6 + [0] * 2), probs)
+    >>> given_labels = np.array([0] * 6 + [1] * 2 + [1] * 6 + [0] * 2)
+    >>> choose_k(given_labels, probs, fit_noise_model(given_labels, probs))
     0.2
     """
-    noise = noise or _fit_noise(given_labels, probs)
     p_y = probs[np.arange(len(given_labels)), given_labels]
     k = np.quantile(p_y, noise.expected_wrong(given_labels, probs), method="lower")
     return float(np.clip(k, *_K_RANGE))
-
-
-def _fit_noise(given_labels: np.ndarray, probs: np.ndarray) -> NoiseModel:
-    sample = np.random.default_rng(0).permutation(len(given_labels))[:FIT_ROWS]
-    return fit_noise_model(given_labels[sample], probs[sample])

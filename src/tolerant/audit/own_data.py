@@ -61,8 +61,8 @@ def train_source(
 
     ``limit`` is the most suspects on the page.
 
-    Checkpoints lie in the run folder meanwhile: stopped or killed, the same call goes on from them, and a
-    call with other rows or settings starts anew; a finished run of others that lies there is set aside.
+    Meanwhile checkpoints are kept in the run folder: after a stop or a kill the same call goes on from them.
+    A call with other rows or settings starts anew, and sets aside a finished run that is in the folder.
     Over several ranks all of them load and train, rank 0 writes, and ``torchrun --max-restarts`` goes on in
     the same way.
     """
@@ -72,7 +72,7 @@ def train_source(
     check_ids(dataset.ids)
     corrected = correct(dataset, labels)
     if not ranks.rank:
-        make_folder(folder)  # refused now rather than after hours of training, as the ids and labels above
+        make_folder(folder)  # like the ids and labels above: refused now, not after hours of training
     features = Features.fit(dataset)
     digests = row_digests(dataset.inputs)
     fingerprint = _fingerprint(dataset, digests, corrected, settings, folds)
@@ -121,7 +121,7 @@ def _clear(checkpoints: Path) -> None:
 def _fingerprint(
     dataset: NoisyDataset, digests: np.ndarray, corrected: CorrectedLabels, settings: Settings, folds: int
 ) -> str:
-    """Of all that a training depends on, so that none goes on from the checkpoint of another."""
+    """A hash of all that a training depends on, so that none goes on from the checkpoint of another."""
     digest = hashlib.sha256(repr((settings, folds, dataset.class_names)).encode())
     digest.update(corrected.given_labels.tobytes() + corrected.reviewed.tobytes() + digests.tobytes())
     return digest.hexdigest()[:16]

@@ -33,7 +33,7 @@ _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them sta
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
     "down to hard rows, its upper end counts every row that looks like another class; "
-    "both allow for chance in which rows there are. Mistakes that follow a rule the model can learn "
+    "both include the sampling error. Mistakes that follow a rule which the model can learn "
     "from the inputs do not show."
 )
 
@@ -51,7 +51,7 @@ def write_page(
     """Write the review page of `suspects`, rows of `dataset`, to `path`.
 
     Args:
-        path: the file, by custom `report.html`; replaced whole or not at all.
+        path: the file, usually `report.html`; replaced whole or not at all.
         suspects: from :func:`tolerant.audit.find_suspects` on all rows of `dataset`, in its order.
         dataset: where the pictures, texts or rows come from.
         title: what the data is called; heading of the page.

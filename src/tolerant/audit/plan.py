@@ -1,4 +1,4 @@
-"""How to train on rows nobody has tuned for: a model and a recipe by their kind and number.
+"""How to train on rows that nobody has tuned for: model and recipe are chosen by their kind and number.
 
 Found on digits, Fashion-MNIST, TREC questions and tables with 20 to 51 % wrong labels: Adam forgives
 data of any scale; one wide hidden layer memorises wrong labels later than two; the learning rate falls
@@ -47,7 +47,7 @@ _CLASSES, _Q = 10, 0.7  # the paper's
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a user may set; None and "auto" are chosen by the data."""
+    """What a user may set; what is None or "auto" is chosen by the data."""
 
     model: str | ModelFactory = "auto"
     model_args: Mapping[str, Any] = field(default_factory=dict)
@@ -62,8 +62,8 @@ class Settings:
     weight_decay: float = 1e-4
     validation_fraction: float = 0.1
     standardise: bool = True
-    """Tables: subtract each column's mean and divide by its deviation. Not for sparse rows, most of whose
-    zeros would be lost."""
+    """Tables: subtract each column's mean and divide by its deviation. Not for sparse rows, which would lose
+    their zeros."""
     precision: Precision = "auto"
     seed: int = 0
 
@@ -122,7 +122,6 @@ def make_job(
     )
     enough = num_rows >= LEAST_TO_PRUNE and epochs >= LEAST_EPOCHS_TO_PRUNE
     pruned = settings.loss == TRUNCATED and enough
-    named = isinstance(settings.loss, str)
     q = _auto_q(dataset) if settings.q == "auto" else settings.q
     model = _model(dataset, settings, device)
     hidden = {"hidden": _hidden(dataset)} if settings.model == "auto" and model == "mlp" else {}
@@ -131,7 +130,7 @@ def make_job(
         model=model,
         model_args={**hidden, **settings.model_args},
         loss="lq" if settings.loss == TRUNCATED else settings.loss,
-        loss_args={"q": q} if named and settings.loss in ("lq", TRUNCATED) else {},
+        loss_args={"q": q} if settings.loss in ("lq", TRUNCATED) else {},
         recipe=recipe,
         prune=PruneSchedule(third, max(1, epochs // 12), k) if pruned else None,
         prune_at_most=_PRUNE_AT_MOST,
@@ -144,13 +143,12 @@ def make_job(
 def choose_q(num_classes: int) -> float:
     """The paper's 0.7 for ten classes, less for fewer and for more.
 
-    With fewer, L_q is as near to symmetric at a smaller q (`same_gap`), which learns hard rows better. With
-    more, the same gap would ask for a larger q, but that learns slowly: p_y is 1 / c at first,
-    and a row's weight c^-q. So q falls to what keeps this weight as with ten classes, but not below 0.5.
-    Means over five tables of 20 to 300 classes, three noises and three seeds, of this, of 0.7 and of the same
-    gap: accuracy 85.3, 84.1, 81.0 %; wrong labels among the most doubtful 92.6, 92.6, 89.8 %
-    (results/bench/classes.jsonl). With 300 classes, most of a few rows, the latter is 86 to 98 % by
-    the noise, and 72 to 83 % with the same gap.
+    With fewer classes L_q is as near to symmetric at a smaller q (`same_gap`), which learns hard rows better.
+    With more, the same gap would ask for a larger q, but that learns slowly: p_y is 1 / c at first,
+    and a row's weight c^-q. So q falls such that this weight stays as with ten classes, but not below 0.5.
+    Means over five tables of 20 to 300 classes, three noises and three seeds, of this rule, of 0.7 and of the
+    same gap: accuracy 85.3, 84.1, 81.0 %; wrong labels among the most doubtful 92.6, 92.6, 89.8 %
+    (results/bench/classes.jsonl).
 
     >>> [choose_q(num_classes) for num_classes in (2, 3, 6, 10, 15, 100)]
     [0.38, 0.51, 0.64, 0.7, 0.6, 0.5]
@@ -164,8 +162,8 @@ def same_gap(num_classes: int) -> float:
     """The q at which L_q with this many classes is as near to symmetric as with ten and the paper's 0.7.
 
     The measure is the gap between the bounds of lemma 2, (c^(1 - q) - 1) / q, 0 for a symmetric loss
-    (:func:`tolerant.theory.sum_bounds`). It is all of q in theorem 1; the number of classes enters that bound
-    in other ways too, so with another number equal gaps are not equal bounds.
+    (:func:`tolerant.theory.sum_bounds`). Theorem 1 depends on q through this gap alone, but on the number of
+    classes in other ways too: for different numbers of classes equal gaps are not equal bounds.
     """
 
     def gap(q: np.ndarray | float, num_classes: int) -> np.ndarray:
@@ -177,7 +175,7 @@ def same_gap(num_classes: int) -> float:
 
 
 def _auto_q(dataset: NoisyDataset) -> float:
-    """`choose_q`, but for photographs that are too few for a network which starts from nothing.
+    """`choose_q`; at most 0.3 for photographs too few for a network that starts from nothing.
 
     All their rows are hard, and L_q learns hard rows slowly. 2,000 rows of CIFAR-10, 40 % noise, 30 epochs,
     means of nine seeds (50 to 55 and 20 to 22, whose default was 0.7, in pictures_cpu.jsonl) at 0.3, at 0.7

@@ -1,8 +1,8 @@
-"""A run folder: a trained model, how it came about, and what it doubts.
+"""A run folder: a trained model, how it was trained, and what it doubts.
 
 model.safetensors   weights, and what is subtracted from and multiplied with the inputs
 spec.json           where the rows came from, how they become inputs, model, loss, recipe; written last
-history.json        one record an epoch
+history.json        one record per epoch
 audit.safetensors   of every row: the label trained on, whether a person decided it, out-of-fold
                     probabilities, pruning, a digest of its inputs
 suspects.csv        the doubtful labels, most doubtful first
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.learn import Learned
-from tolerant.audit.page import MOST_SHOWN, write_page
+from tolerant.audit.page import write_page
 from tolerant.audit.source import Features, Source
 from tolerant.audit.suspects import Suspects, find_suspects
 from tolerant.data.dataset import NoisyDataset
@@ -40,7 +40,7 @@ from tolerant.train.models import build, input_size
 from tolerant.train.rows import Preprocess
 
 FORMAT = 2
-# In the order in which a run is set aside; stopped inside that, what is left is set aside the next time.
+# In the order in which a run is set aside; if that is interrupted, the rest is set aside the next time.
 _FILES = (
     "model.safetensors",
     "audit.safetensors",
@@ -50,7 +50,7 @@ _FILES = (
     "spec.json",
 )
 _NAMES = "|".join(map(re.escape, _FILES))
-# All that a run may leave in its folder, the temporary file of a write that was cut off among it.
+# All that a run may leave in its folder, including the temporary file of an interrupted write.
 _OURS = re.compile(rf"checkpoints|earlier-\d+|{_NAMES}|\.({_NAMES})\.\w+")
 _CURVES = {
     "train_loss": "training loss",
@@ -71,7 +71,7 @@ class SavedRun:
     preprocess: Preprocess
 
     def load_rows(self) -> NoisyDataset:
-        """The data it was trained on, as it is now; a table's columns as features the way it learnt them."""
+        """The data it was trained on, as it is now; a table is encoded as it was in training."""
         return self.source.load(self.features.encoder)
 
 
@@ -86,18 +86,18 @@ def save_run(
     fingerprint: str,
     digests: np.ndarray,
     corrected: CorrectedLabels,
-    labels: Sequence[str | os.PathLike[str]] = (),
-    limit: int = MOST_SHOWN,
+    labels: Sequence[str | os.PathLike[str]],
+    limit: int,
 ) -> None:
     """Write all files of a run; ``dataset`` holds the rows as loaded (texts as texts, labels uncorrected).
 
     ``digests`` are those of its inputs (`row_digests`).
     A run with another ``fingerprint`` that lies there is set aside; the same one is written again.
     """
-    folder, source = Path(folder), source.absolute()  # whose last part has a name, be it "." here
+    folder, source = Path(folder), source.absolute()  # so that even "." has a name
     make_folder(folder)
     _set_aside(folder, fingerprint)
-    (folder / "spec.json").unlink(missing_ok=True)  # what is here is no run until all of it is written
+    (folder / "spec.json").unlink(missing_ok=True)  # until all is written, the folder holds no run
     result, job = learned.result, learned.job
     preprocess = result.preprocess
     _write_tensors(
@@ -185,7 +185,7 @@ def _set_aside(folder: Path, fingerprint: str) -> None:
 
 
 def unfinished(folder: str | os.PathLike[str]) -> bool:
-    """A training was stopped here, be it while it wrote its files: this is no folder of pictures."""
+    """Whether a training was stopped here, perhaps while it wrote its files; not a folder of pictures."""
     folder = Path(folder)
     if (folder / "spec.json").exists() or not (folder / "checkpoints").is_dir():
         return False
@@ -193,15 +193,15 @@ def unfinished(folder: str | os.PathLike[str]) -> bool:
 
 
 def load_run(folder: str | os.PathLike[str]) -> SavedRun:
-    """Read a run folder back; a ValueError that says what is wrong with it."""
+    """Read a run folder back; a ValueError says what is wrong with it."""
     folder = Path(folder)
     path = folder / "spec.json"
     if unfinished(folder):
         raise ValueError(
-            f"{folder} is a training that was stopped. The same `tolerant train` command goes on."
+            f"{folder} holds a training that was stopped. The same `tolerant train` command resumes it."
         )
     if not path.is_file():
-        raise ValueError(f"{folder} is no finished run: it has no spec.json. Make one with: tolerant train")
+        raise ValueError(f"{folder} is not a finished run (no spec.json). Make one with: tolerant train")
     spec = read_json(path)
     if not isinstance(spec, dict) or spec.get("format") != FORMAT:
         found = spec.get("format") if isinstance(spec, dict) else None
@@ -225,8 +225,8 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
 def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
     """The run's suspects, from its stored probabilities.
 
-    Refused where ids or labels are not as they were; edited inputs give a warning, since whoever corrects
-    a few cells may still want the list of the others.
+    A ValueError if ids or labels have changed. Edited inputs give a warning only, since whoever corrects a
+    few cells may still want the list of the others.
     """
     with _damage_named(run.folder):
         if run.spec["label_digest"] != _digest(dataset):
@@ -251,10 +251,10 @@ def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
 
 
 def load_history(run: SavedRun) -> list[dict[str, Any]]:
-    """One record an epoch."""
+    """One record per epoch."""
     history = read_json(run.folder / "history.json")
     if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
-        raise ValueError(f"{run.folder / 'history.json'} holds no record for each epoch. Train again.")
+        raise ValueError(f"{run.folder / 'history.json'} does not hold a record for each epoch. Train again.")
     return history
 
 
@@ -270,9 +270,9 @@ def _warn_of_edits(run: SavedRun, dataset: NoisyDataset, digests: np.ndarray) ->
     edited = np.flatnonzero(digests != row_digests(dataset.inputs))
     if len(edited):
         warnings.warn(
-            f"{len(edited):,} of the {len(dataset):,} rows of {run.source.name} are not as they were when "
+            f"{len(edited):,} of the {len(dataset):,} rows of {run.source.name} have been edited since "
             f"{run.folder} was trained (first: {dataset.ids[edited[0]]}): the list and the page judge their "
-            "labels by what they were. Train again to have them judged as they are.",
+            "labels by the old content. Train again to have them judged by the new one.",
             stacklevel=3,
         )
 

@@ -1,8 +1,8 @@
 """Out-of-fold predictions: every row scored by a model that did not train on it.
 
-A network fits the wrong labels it trains on as well in the end; scored on its own training rows it believes
-them, and they are missed. So the rows are dealt into folds, and each fold is scored by a model trained, with
-the robust loss, on the others. This costs (folds - 1) trainings' worth of time beside the final one.
+In the end a network fits even the wrong labels it trains on: scored on its own training rows, it believes
+them and they are missed. So the rows are dealt into folds, and each fold is scored by a model trained, with
+the robust loss, on the others. That takes as long as (folds - 1) trainings on all rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MakeJob = Callable[[NoisyDataset, "np.ndarray | None", str], Job]
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """What models that did not see a row say of it."""
+    """What models say about rows that they did not train on."""
 
     probs: np.ndarray
     """float32 [N, C]."""
@@ -53,11 +53,12 @@ def deal_folds(given_labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
 
 
 def first_copies(dataset: NoisyDataset) -> np.ndarray:
-    """int64 [N]: the first row of which each is a copy, label and all; its own number if it is none.
+    """int64 [N]: the first row of which each is a copy, label included; its own number if it is none.
 
-    Oversampling makes such copies. In two folds, one would be scored by a model that trained on the other and
-    believes its label. But rows may also be alike by nature, such as those of a few yes-no columns. Then
-    their labels, given one by one, differ here and there, or no class has many different rows: no copies.
+    Oversampling makes such copies. In different folds, one would be scored by a model that trained on the
+    other and believes its label. But rows may also be equal by nature, such as those of a few yes-no columns.
+    Then their labels, given one by one, differ here and there, or no class has many different rows: such rows
+    do not count as copies.
 
     >>> rows = NoisyDataset(np.float32([[1], [2], [1], [3], [4]]), [0, 1, 0, 1, 0], None, ("a", "b"))
     >>> first_copies(rows).tolist()
@@ -84,10 +85,13 @@ def out_of_fold(
     sample_weight: np.ndarray | None = None,
     progress: ProgressMode = "quiet",
 ) -> OutOfFold:
-    """Score every row with a model trained on the other folds.
+    """Score every row with a model trained on the other folds; with fewer than 2 folds no row is scored.
 
     ``make_job(rows, sample_weight, name)`` says how to train; rows of weight 0 are scored and train nothing.
     """
+    scored = OutOfFold.none_of(dataset)
+    if folds < 2:
+        return scored
     first = first_copies(dataset)
     own = first == np.arange(len(dataset))
     fold = np.empty(len(dataset), np.int64)
@@ -103,8 +107,6 @@ def out_of_fold(
     def job(number: int, train: np.ndarray) -> Job:
         weight = None if sample_weight is None else sample_weight[train]
         return make_job(dataset.subset(train), weight, f"fold {number + 1} of {len(parts)}")
-
-    scored = OutOfFold.none_of(dataset)
 
     def score(number: int, result: TrainResult | Exception) -> None:
         if isinstance(result, Exception):

@@ -1,4 +1,4 @@
-"""A model's probabilities, made as sure as it ought to be of itself."""
+"""A model's probabilities, made sharper or softer."""
 
 from __future__ import annotations
 

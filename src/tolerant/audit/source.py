@@ -31,12 +31,12 @@ class Source:
     """Of `tolerant.data.load`: split, root, label, id, text, size ..."""
 
     def load(self, encoder: TableEncoder | None = None) -> NoisyDataset:
-        """All rows with their given labels; ``encoder``: of a table, one fitted before."""
+        """All rows with their given labels; ``encoder``: for a table, one that was fitted before."""
         fitted: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
         return load(self.name, **self.options, **fitted)
 
     def absolute(self) -> Source:
-        """The same, from whatever folder it is read later."""
+        """The same source, whatever folder it is read from later."""
         options = dict(self.options)
         if options.get("root") is not None:
             options["root"] = _absolute(options["root"])
@@ -57,7 +57,7 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """How inputs become what the model takes: nothing for pictures, a fitted encoder else."""
+    """How inputs become what the model takes: pictures as they are, tables and texts by a fitted encoder."""
 
     kind: str
     shape: tuple[int, ...]
@@ -86,10 +86,10 @@ class Features:
         )
 
     def read(self, source: Source, like: Source | None = None) -> NoisyDataset:
-        """New rows, whose labels (0 throughout) nobody knows.
+        """New rows without labels: all are given 0.
 
-        ``like`` is the source of the training rows: its columns of pictures and text, unless ``source`` has
-        other ones.
+        ``like`` is the source of the training rows: its options name the columns of files and texts, unless
+        those of ``source`` do.
         """
         inputs, ids = self._read_inputs(source, {} if like is None else stripped(dict(like.options)))
         if self.text is not None:
@@ -122,7 +122,7 @@ class Features:
             names = [readable(p.relative_to(folder).as_posix()) for p in found]
             return self._pictures(folder, found, names)
         if not path.exists():
-            raise FileNotFoundError(f"{source.name!r} is no data set, file or folder")
+            raise FileNotFoundError(f"{source.name!r} is not a data set, file or folder")
         if path.suffix.lower() == ".npz":
             _check_options(path, options)
             arrays = read_npz(path)
@@ -132,6 +132,7 @@ class Features:
         check_table(path)
         known = {"image": ("file",), "text": ("text", "id"), "table": ("id",)}[self.kind]
         _check_options(path, options, *known)
+        # The ids of the training rows may have had a column that the new rows lack.
         return self._from_frame(path, {**remembered, **options, "id": options.get("id")})
 
     def _from_frame(self, path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
@@ -143,7 +144,7 @@ class Features:
             inputs = self.encoder.transform(frame)
             for column in self.encoder.strange_columns(frame):
                 warnings.warn(
-                    f"{path}: no word in the column {column!r} is one that training knows, so it tells the "
+                    f"{path}: no word in the column {column!r} is known from training, so it tells the "
                     "model nothing. Are its words spelt as in the training rows?",
                     stacklevel=4,
                 )

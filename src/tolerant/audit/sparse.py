@@ -12,7 +12,7 @@ from tolerant.data.digest import row_digest
 class SparseRows:
     """A SciPy CSR matrix that looks like a float32 array (N, D), its rows dense only batch by batch.
 
-    Everything is multiplied by one ``scale``: a column by column one would blow rare words up, and
+    Everything is multiplied by one ``scale``: one for each column would inflate rare words, and
     subtracting means would leave no zeros.
 
     >>> import scipy.sparse
@@ -23,7 +23,7 @@ class SparseRows:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, matrix: Any, scale: float = 1.0) -> None:
+    def __init__(self, matrix: Any, scale: float) -> None:
         self._matrix = (matrix.tocsr() * scale).astype(np.float32)
         self._matrix.sum_duplicates()
         self._matrix.eliminate_zeros()  # now equal rows are stored alike
@@ -37,7 +37,7 @@ class SparseRows:
 
     @property
     def digests(self) -> np.ndarray:
-        """For `tolerant.data.digest.row_digests`: of what is stored, no row is made dense."""
+        """For `tolerant.data.digest.row_digests`, from what is stored: no row is made dense."""
         matrix = self._matrix
         cells = np.empty(matrix.nnz, [("column", np.int64), ("value", np.float32)])
         cells["column"], cells["value"] = matrix.indices, matrix.data

@@ -88,7 +88,7 @@ class Suspects:
 
     @property
     def weak(self) -> bool:
-        """Most rows are listed. Labels are mostly right, so the model is not: only its first doubts count."""
+        """Most rows are listed: as most labels are right, the model is too weak, and only the top counts."""
         return 2 * len(self) > self.num_rows
 
     @property
@@ -99,7 +99,7 @@ class Suspects:
         return listed
 
     def head(self, count: int) -> Suspects:
-        """The `count` most doubtful; what is said of all rows stays."""
+        """The `count` most doubtful; what is about all rows stays."""
         if count < 0:
             raise ValueError(f"count must be at least 0; got {count!r}.")
         return replace(
@@ -183,11 +183,11 @@ def find_suspects(
     Args:
         given_labels: int [N]; or words, all of them among ``class_names``.
         probs: [N, C] predictions of models that did NOT train on the row they score, from
-            cross-validation or a held-out part. A network fits the wrong labels it trains on as well
-            in the end: scored on its own training rows it believes them, and they are missed.
+            cross-validation or a held-out part. In the end a network fits even the wrong labels it
+            trains on: scored on its own training rows, it believes them and they are missed.
         ids: [N] what a person calls each row, all different; row numbers if not given.
         class_names: C names, all different; "0", "1", ... if not given.
-        kept: bool [N], False for rows that training pruned at the end.
+        kept: bool [N], False for rows that were pruned at the end of training.
         pruned_at: int [N], the epoch before which a row was pruned, 0 for before training, -1 for never.
         reviewed: bool [N], True where a person has decided the label, which is then taken as right:
             the row is not listed, and noise rate and transition come from the others.
@@ -195,8 +195,8 @@ def find_suspects(
             there are more than 20,000.
 
     A row is listed when the model's first choice is another label. The order is by the probability
-    that the given label is right, which takes p_y and, from the same predictions, which labels are
-    often mistaken for which (:mod:`tolerant.audit.belief`).
+    that the given label is right, which follows from p_y and from which labels are often mistaken for
+    which, estimated from the same predictions (:mod:`tolerant.audit.belief`).
 
     >>> probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.95, 0.05]])
     >>> suspects = find_suspects([0, 1, 0, 0], probs, class_names=("cat", "dog"))
@@ -253,7 +253,7 @@ def find_suspects(
 
 
 def check_names(class_names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
-    """The classes' names, or their numbers as words; a ValueError for two alike and for an empty one."""
+    """The classes' names, or their numbers as words; a ValueError if two are equal or one is empty."""
     names = tuple(map(str, range(num_classes) if class_names is None else class_names))
     if len(names) != num_classes or len(set(names)) != num_classes or "" in names:
         raise ValueError(
@@ -283,7 +283,7 @@ def _ids(ids: ArrayLike | None, num_rows: int) -> NDArray[Any]:
 
 
 def check_ids(ids: NDArray[Any]) -> None:
-    """A ValueError for the first of these row names that is there twice."""
+    """A ValueError for the first of these row names that occurs twice."""
     seen: set[str] = set()
     for row_id in map(str, ids.tolist()):
         if row_id in seen:

@@ -10,8 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset
 
-_MOST_COLUMNS = 40  # more is no longer read
-_MOST_CHARACTERS = 500  # of a cell: a comment can be read, and 5,000 rows of a few of them stay under 10 MB
+_MOST_COLUMNS = 40  # nobody reads more
+_MOST_CHARACTERS = 500  # of a cell: enough for a comment, and 5,000 rows with a few of them stay under 10 MB
 
 
 def columns_and_values(
@@ -35,7 +35,7 @@ def columns_and_values(
 def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], list[list[str]]]:
     ours = [name for name in frame.columns if name in used]
     others = [name for name in frame.columns if name not in used]
-    # Of a wide table the columns left out are still seen: a comment tells a person more than feature 38.
+    # Of a wide table, columns that are not used are shown too: a comment tells a person more than feature 38.
     room = max(_MOST_COLUMNS - len(others), _MOST_COLUMNS // 2)
     names = [*ours[:room], *others][:_MOST_COLUMNS]
     shown = frame[names].iloc[index]
@@ -53,7 +53,7 @@ def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], li
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters, and a word where there were more."""
+    """The first ``most`` characters, and a note if there were more."""
     return text if len(text) <= most else f"{text[:most]} … (cut here)"
 
 

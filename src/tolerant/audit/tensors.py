@@ -8,7 +8,7 @@ import torch
 
 
 def as_numpy(values: Any) -> Any:
-    """A tensor as an array, on whatever device, of whatever type, with or without a gradient; else as it is.
+    """A tensor of any device and type, with or without a gradient, as an array; anything else as it is.
 
     >>> as_numpy(torch.ones(2, dtype=torch.bfloat16, requires_grad=True)).tolist(), as_numpy([1])
     ([1.0, 1.0], [1])

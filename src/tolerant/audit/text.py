@@ -47,7 +47,7 @@ class TextFeatures:
         return cls(words, tuple(map(float, vectorizer.idf_)), unit_scale(matrix))
 
     def transform(self, texts: Sequence[str] | np.ndarray) -> SparseRows:
-        """One row a text; words that were not fitted are ignored."""
+        """One row per text; words that were not fitted are ignored."""
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, vocabulary=self.vocabulary)
         vectorizer.idf_ = np.array(self.idf)
@@ -55,8 +55,8 @@ class TextFeatures:
         unknown = np.flatnonzero(np.diff(matrix.indptr) == 0)
         if len(unknown):
             warnings.warn(
-                f"{len(unknown):,} of {len(texts):,} texts are empty or have no word that two of the trained "
-                f"texts have (first: row {unknown[0]}, counted from 0); their class is a guess",
+                f"{len(unknown):,} of {len(texts):,} texts are empty or have no word that two training texts "
+                f"have (first: row {unknown[0]}, counted from 0); their class is a guess",
                 stacklevel=2,
             )
         return SparseRows(matrix, self.scale)

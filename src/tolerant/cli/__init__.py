@@ -1,4 +1,4 @@
-"""The `tolerant` command: one module a command, each thin."""
+"""The `tolerant` command: a thin module for each sub-command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Whatever a class is called can be printed, or hours of training would end in an error of encoding."""
+    """Make any class name printable, or hours of training could end in an encoding error."""
     if sys.stderr is None:  # closed, as under some schedulers
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):

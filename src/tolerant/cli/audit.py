@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
-from tolerant.cli.options import refuse
 
 
 def audit(
@@ -17,22 +17,22 @@ def audit(
     out: Annotated[
         Path | None, typer.Option(help="Folder to write; default: the run itself, or audit.")
     ] = None,
-    labels: own.Labels = None,
+    labels: opt.Labels = None,
     limit: Annotated[int, typer.Option(min=1, help="The most suspects on the page.")] = 5_000,
-    folds: own.Folds = 5,
-    split: own.Split = None,
-    root: own.Root = None,
-    label: own.Label = None,
-    id: own.Id = None,
-    file: own.File = None,
-    text: own.Text = None,
-    ignore: own.Ignore = None,
-    categorical: own.Categorical = None,
-    size: own.Size = None,
-    min_per_class: own.MinPerClass = None,
-    skip_unlabelled: own.SkipUnlabelled = False,
-    seed: own.Seed = 0,
-    device: own.Device = "auto",
+    folds: opt.Folds = 5,
+    split: opt.Split = None,
+    root: opt.Root = None,
+    label: opt.Label = None,
+    id: opt.Id = None,
+    file: opt.File = None,
+    text: opt.Text = None,
+    ignore: opt.Ignore = None,
+    categorical: opt.Categorical = None,
+    size: opt.Size = None,
+    min_per_class: opt.MinPerClass = None,
+    skip_unlabelled: opt.SkipUnlabelled = False,
+    seed: opt.Seed = 0,
+    device: opt.Device = "auto",
 ) -> None:
     """List doubtful labels and write the page to review them.
 
@@ -40,12 +40,12 @@ def audit(
 
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
-    options = dict(locals())  # as they were given
+    options = dict(locals())  # the arguments, before there are other variables
     from tolerant.audit.plan import Settings
     from tolerant.audit.run_folder import load_history, load_run, load_suspects, unfinished, write_review
 
     if not (Path(source) / "spec.json").is_file() and not unfinished(source):
-        rows = own.make_source(source, options)
+        rows = opt.make_source(source, options)
         folder = out or Path("audit")
         learned = own.train(
             rows, folder, Settings(seed=seed), device=device, labels=labels or (), folds=folds, limit=limit
@@ -54,12 +54,12 @@ def audit(
         again = own.chosen(audit, options)
         own.print_summary(learned.suspects, folder, rows, labels or (), out=out, settings=again)
         return
-    refuse(context, ("labels",), "is for data; train the run again with it")
-    refuse(context, own.DATA, "is for data; a run knows how its data was read")
+    opt.refuse(context, ("labels",), "is for data; train the run again with it")
+    opt.refuse(context, opt.DATA, "is for data; a run knows how its data was read")
     why = (
         "is for data, which is trained on; a run has its predictions. For others train again: tolerant train"
     )
-    refuse(context, ("folds", "seed", "device"), why)
+    opt.refuse(context, ("folds", "seed", "device"), why)
     run = load_run(source)
     out = out or run.folder
     if (out / "spec.json").exists() and not out.samefile(run.folder):

@@ -108,7 +108,7 @@ def _print_table(runs: dict[str, Trained]) -> None:
     Console().print(table)
     typer.echo(
         "Chosen: the epoch that best predicts held-out labels, 40 % wrong themselves; the test set\n"
-        "chooses nothing. Found: of the labels a model doubts most, as many as are wrong, those wrong."
+        "chooses nothing. Found: with n labels wrong, the share of wrong ones among the n doubted most."
     )
 
 

@@ -1,4 +1,4 @@
-"""`tolerant doctor`: what this machine has, and the command for what it has not."""
+"""`tolerant doctor`: what this machine has, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from tolerant.cli import own_data as own
+from tolerant.cli import options as opt
 
 # Distribution name -> what it is for.
 EXTRAS = {
@@ -27,9 +27,7 @@ EXTRAS = {
 }
 
 
-def doctor(
-    root: own.Root = None,
-) -> None:
+def doctor(root: opt.Root = None) -> None:
     """Show the device, the versions and the data sets, and how to get what is missing."""
     sections = [
         ("machine", _machine()),

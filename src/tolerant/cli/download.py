@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tolerant.cli import own_data as own
+from tolerant.cli import options as opt
 
 
 def download(
@@ -14,7 +14,7 @@ def download(
         list[str],
         typer.Argument(help="cifar10, cifar100, fashion-mnist, cifar10n, cifar100n, or all."),
     ],
-    root: own.Root = None,
+    root: opt.Root = None,
 ) -> None:
     """Get published data sets from their publishers, checked; what is there already is kept."""
     from tolerant.data import PUBLISHED

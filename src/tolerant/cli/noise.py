@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tolerant.cli import own_data as own
+from tolerant.cli import options as opt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 def noise(
-    source: own.SourceArgument,
+    source: opt.SourceArgument,
     kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"One of {', '.join(Kind)}.")] = Kind.uniform,
     rate: Annotated[
         float | None, typer.Option(help="Noise rate in [0, 1]; all kinds but matrix need it.")
@@ -51,23 +51,23 @@ def noise(
     outside: Annotated[
         str | None, typer.Option(help="Kind open-set: the source of the inputs from elsewhere.")
     ] = None,
-    split: own.Split = None,
-    root: own.Root = None,
-    label: own.Label = None,
-    id: own.Id = None,
-    file: own.File = None,
-    text: own.Text = None,
-    ignore: own.Ignore = None,
-    categorical: own.Categorical = None,
-    size: own.Size = None,
-    min_per_class: own.MinPerClass = None,
-    skip_unlabelled: own.SkipUnlabelled = False,
+    split: opt.Split = None,
+    root: opt.Root = None,
+    label: opt.Label = None,
+    id: opt.Id = None,
+    file: opt.File = None,
+    text: opt.Text = None,
+    ignore: opt.Ignore = None,
+    categorical: opt.Categorical = None,
+    size: opt.Size = None,
+    min_per_class: opt.MinPerClass = None,
+    skip_unlabelled: opt.SkipUnlabelled = False,
 ) -> None:
     """Write noisy labels (id, given_label, true_label as class numbers) and their manifest.
 
     Noise is drawn from the true labels where the source knows them, else from the given ones.
     """
-    options = dict(locals())  # as they were given
+    options = dict(locals())  # the arguments, before there are other variables
     from tolerant.data import load
 
     for name, value, wanted in (
@@ -82,7 +82,7 @@ def noise(
             )
     if out.suffix not in (".csv", ".npz"):
         raise typer.BadParameter(f"must end in .csv or .npz; got {out.name}", param_hint="--out")
-    data = own.make_source(source, options, beside=outside).load()
+    data = opt.make_source(source, options, beside=outside).load()
     true = data.given_labels if data.true_labels is None else data.true_labels
     drawn = _draw(
         data,

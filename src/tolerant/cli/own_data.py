@@ -1,4 +1,4 @@
-"""What commands share: the options for data, and the training and summary of `train` and `audit`."""
+"""What `tolerant train` and `tolerant audit` share: the training, and the summary they print."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from tolerant.cli.options import DATA
 
 if TYPE_CHECKING:
     from tolerant.audit import Suspects
@@ -18,87 +20,12 @@ if TYPE_CHECKING:
     from tolerant.audit.source import Source
 
 RUN = Path("run")  # where `tolerant train` writes unless told
-SourceArgument = Annotated[
-    str,
-    typer.Argument(
-        help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, JSONL, Parquet or NPZ file."
-    ),
-]
-Split = Annotated[str | None, typer.Option(help="Split of a named data set, or sub-folder of a folder.")]
-Root = Annotated[
-    Path | None,
-    typer.Option(help="Folder of the published data sets; default: TOLERANT_DATA, or the platform's cache."),
-]
-Label = Annotated[str | None, typer.Option(help="Column of labels of a table; default: label.")]
-Id = Annotated[str | None, typer.Option(help="Column that names the rows of a table.")]
-File = Annotated[
-    str | None,
-    typer.Option(help="Column of picture files; makes the table a list of pictures. Default: file."),
-]
-Text = Annotated[str | None, typer.Option(help="Column of text; makes the table a set of texts.")]
-Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")]
-Categorical = Annotated[
-    list[str] | None, typer.Option(help="Column of codes that look like numbers; repeat for more.")
-]
-MinPerClass = Annotated[int | None, typer.Option(help="Fewest rows a class may have; default: 2.")]
-SkipUnlabelled = Annotated[
-    bool, typer.Option("--skip-unlabelled", help="Leave rows of a table without a label out.")
-]
-Labels = Annotated[
-    list[Path] | None,
-    typer.Option(help="Corrections exported from the review page, .csv or .json; repeat, oldest first."),
-]
-Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of the split, the weights and the order of rows.")]
-
-
-def _folds(number: int) -> int:
-    if number == 1:
-        raise typer.BadParameter(
-            "must be 0 or at least 2: a single fold leaves no other rows for the model that scores it"
-        )
-    return number
-
-
-Folds = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        callback=_folds,
-        help="Extra models, so that none scores rows it trained on; 0: the final model scores all.",
-    ),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-
-
-# Typer reads a command's options from its signature, so each command spells them out; their names as data:
-DATA = ("split", "root", "label", "id", "file", "text", "ignore", "categorical", "size", "min_per_class",
-        "skip_unlabelled")  # fmt: skip
-# Of `train` and `audit`, what their next command says anew (or, of `limit`, cannot say).
+# Parameters of `train` and `audit` that the command suggested next does not repeat: it has its own.
 _SAID_ANEW = ("context", "source", "out", "labels", "limit")
 
 
-def make_source(name: str, options: Mapping[str, Any], beside: str | None = None) -> Source:
-    """The source with those of a command's ``options`` that are for data and were given.
-
-    ``beside``: another source that the command reads, for which ``--root`` may be meant.
-    """
-    from tolerant.audit.source import Source
-    from tolerant.data.sources import NAMED
-
-    published = NAMED.keys() - {"digits"}  # which scikit-learn brings
-    if options.get("root") is not None and published.isdisjoint((name, beside)):
-        raise typer.BadParameter(
-            f"is where the published data sets lie (cifar10 ...), and {name} is none of them; leave it out",
-            param_hint="--root",
-        )
-    found = {key: options[key] for key in DATA if key in options}
-    given = {key: value for key, value in found.items() if value not in (None, []) and value is not False}
-    return Source(name, given)
-
-
 def train(source: Source, out: Path, settings: Settings, *, device: str, **options: Any) -> Learned:
-    """`train_source`, shared by the ranks of torchrun; those that have nothing to say leave here."""
+    """`train_source` over all ranks of torchrun; only rank 0 returns, the others exit."""
     from tolerant import __version__
     from tolerant.audit.own_data import train_source
     from tolerant.train import distributed
@@ -128,7 +55,7 @@ def print_training(learned: Learned) -> None:
 
 
 def chosen(command: Callable[..., None], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a training that are not as the ``command`` has them by itself."""
+    """The training settings that differ from the defaults of ``command``."""
     settings = {
         name: parameter.default
         for name, parameter in inspect.signature(command).parameters.items()
@@ -148,8 +75,7 @@ def print_summary(
 ) -> None:
     """How many labels are wrong, the ten worst, where to look, what to do next.
 
-    ``out`` and ``settings`` are the folder and the options that the next training should be given; None: the
-    defaults will do.
+    ``out`` and ``settings``: folder and options to suggest for the next training; None: the defaults.
     """
     from rich.console import Console
     from rich.table import Table
@@ -181,7 +107,7 @@ def print_summary(
         table.add_column("p(given)", justify="right")
         for row in range(min(10, len(suspects))):
             given, suggested = suspects.given_labels[row], suspects.suggested_labels[row]
-            # As plain text: a label such as [red] is no markup.
+            # As plain text: a label such as [red] is not markup.
             cells = (str(suspects.ids[row]), suspects.class_names[given], suspects.class_names[suggested])
             p_y = suspects.p_y[row]
             table.add_row(*map(Plain, cells), "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")

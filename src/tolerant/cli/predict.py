@@ -7,24 +7,24 @@ from typing import Annotated
 
 import typer
 
-from tolerant.cli import own_data as own
+from tolerant.cli import options as opt
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder that `tolerant train` wrote.")],
-    source: own.SourceArgument,
+    source: opt.SourceArgument,
     out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
-    split: own.Split = None,
-    root: own.Root = None,
-    id: own.Id = None,
-    file: own.File = None,
-    text: own.Text = None,
-    device: own.Device = "auto",
+    split: opt.Split = None,
+    root: opt.Root = None,
+    id: opt.Id = None,
+    file: opt.File = None,
+    text: opt.Text = None,
+    device: opt.Device = "auto",
 ) -> None:
     """Write id, label and confidence of every row; labels in the data are not needed and not read.
 
-    Words of a table that training never saw, or not among the 64 most frequent ones of their column, count as
-    none of its categories.
+    Words of a table that training did not see, or that are not among the 64 most frequent of their column,
+    count as none of its categories.
     """
     import numpy as np
 
@@ -35,7 +35,7 @@ def predict(
     from tolerant.train.evaluate import predict_log_proba
 
     saved = load_run(run)
-    new = own.make_source(source, {"split": split, "root": root, "id": id, "file": file, "text": text})
+    new = opt.make_source(source, {"split": split, "root": root, "id": id, "file": file, "text": text})
     rows = saved.features.read(new, like=saved.source)
     probs = np.exp(predict_log_proba(saved.model, rows, saved.preprocess, device=pick_device(device)))
     best = probs.argmax(axis=1)

@@ -89,7 +89,7 @@ def _report_figure(store: Store, name: str, changed: str, out: Path) -> None:
 
 
 def _mixed(rows: list[Row]) -> str:
-    """Why the rows are not for one picture, whose points would be of several protocols."""
+    """Why the rows cannot share one picture: they belong to several protocols. Empty if they can."""
     changes = _changes(rows)
     return f"a picture shows one of {', '.join(map(repr, changes))}" if len(changes) > 1 else ""
 
@@ -101,7 +101,7 @@ def _changes(rows: list[Row]) -> list[str]:
 def _mention_others(rows: list[Row], changed: str) -> None:
     others = [row for row in rows if " " in row["spec"]["protocol"]]
     if others and changed != "all":
-        typer.echo(f"{len(others)} of a changed protocol are there: --changed all shows them.")
+        typer.echo(f"Rows of a changed protocol: {len(others)}; --changed all shows them.")
         typer.echo("\n".join(f"  --changed {change}" for change in _changes(others)))
 
 
@@ -126,7 +126,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
 
 
 def _aligned(text: str) -> str:
-    """The same Markdown with its columns one below the other, to be read in a terminal."""
+    """The same Markdown with its columns aligned, to be read in a terminal."""
     from rich.cells import cell_len
 
     rows = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tolerant.cli.options import refuse
+from tolerant.cli.options import Device, refuse
 
 if TYPE_CHECKING:
     from tolerant.experiment.cluster import Cluster
@@ -61,7 +61,7 @@ def reproduce(
         float | None,
         typer.Option(min=0, help="With ray: GPUs per run, such as 0.25; default: 1 if there are any."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Train this long instead, for a first look; the rows say so.")
     ] = None,
@@ -88,14 +88,12 @@ def reproduce(
         typer.echo(tables())
         return
     if engine is Engine.local:
-        why = "is of a Ray cluster; add --engine ray, or use --fleet or --workers on this machine"
+        why = "is for a Ray cluster; add --engine ray, or use --fleet or --workers on this machine"
         refuse(context, ("address", "cpus", "gpus"), why)
     else:
-        refuse(context, ("fleet", "workers"), "is of the local engine; with ray use --cpus and --gpus")
+        refuse(context, ("fleet", "workers"), "is for the local engine; with ray use --cpus and --gpus")
     if fleet > 1 and workers:
-        why = (
-            "has one run in each process, so --fleet would have nothing to put side by side; give one of them"
-        )
+        why = "puts one run into each process, which leaves --fleet nothing to do; give one of them"
         raise typer.BadParameter(why, param_hint="--workers")
     from tolerant.experiment.store import Store
 
@@ -115,7 +113,7 @@ def reproduce(
         raise typer.BadParameter(str(error)) from error
     store = Store(results)
     for where in store.torn():
-        typer.echo(f"{results}/{where} holds no whole row of a run; one cut off will be done again", err=True)
+        typer.echo(f"{results}/{where} holds no whole row; if it was cut off, the run is repeated", err=True)
     if dry_run:
         _plan(specs, store)
         return
@@ -134,11 +132,11 @@ def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dic
     from tolerant.experiment.grid import GRIDS, changed, part
 
     specs = part(GRIDS[name](seeds), **wanted)
-    # A table holds methods with and without them; where none has one, nothing would change but the name.
+    # A table has methods with and without q and k; if none has it, nothing would change but the name.
     if "q" in changes and not any("q" in dict(spec.loss_args) for spec in specs):
-        raise ValueError("--change q=... is of L_q, and none of these runs has it. Leave it out.")
+        raise ValueError("--change q=... is for L_q, which none of these runs uses. Leave it out.")
     if "k" in changes and all(spec.prune is None for spec in specs):
-        raise ValueError("--change k=... is of pruning, and none of these runs prunes. Leave it out.")
+        raise ValueError("--change k=... is for pruning, and none of these runs prunes. Leave it out.")
     specs = [changed(spec, changes) for spec in specs]
     check(specs)
     return specs

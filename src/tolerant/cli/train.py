@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
-from tolerant.cli.options import refuse
 
 
 def train(
     context: typer.Context,
-    source: own.SourceArgument,
+    source: opt.SourceArgument,
     out: Annotated[
         Path, typer.Option(help="The run folder to write; another run in it is set aside.")
     ] = own.RUN,
-    labels: own.Labels = None,
+    labels: opt.Labels = None,
     loss: Annotated[
         str, typer.Option(help="truncated-lq (L_q and pruning), lq, cce, mae ...")
     ] = "truncated-lq",
@@ -29,20 +29,20 @@ def train(
     k: Annotated[str, typer.Option(help="Prune rows with p_y of at most k; a number or auto.")] = "0.5",
     model: Annotated[str, typer.Option(help="auto, mlp, small-cnn, cnn8, resnet18, resnet34.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: by the number of rows.")] = None,
-    folds: own.Folds = 5,
-    split: own.Split = None,
-    root: own.Root = None,
-    label: own.Label = None,
-    id: own.Id = None,
-    file: own.File = None,
-    text: own.Text = None,
-    ignore: own.Ignore = None,
-    categorical: own.Categorical = None,
-    size: own.Size = None,
-    min_per_class: own.MinPerClass = None,
-    skip_unlabelled: own.SkipUnlabelled = False,
-    seed: own.Seed = 0,
-    device: own.Device = "auto",
+    folds: opt.Folds = 5,
+    split: opt.Split = None,
+    root: opt.Root = None,
+    label: opt.Label = None,
+    id: opt.Id = None,
+    file: opt.File = None,
+    text: opt.Text = None,
+    ignore: opt.Ignore = None,
+    categorical: opt.Categorical = None,
+    size: opt.Size = None,
+    min_per_class: opt.MinPerClass = None,
+    skip_unlabelled: opt.SkipUnlabelled = False,
+    seed: opt.Seed = 0,
+    device: opt.Device = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
     tensorboard: Annotated[
         Path | None, typer.Option(help="Folder for TensorBoard's events of the final training.")
@@ -54,11 +54,11 @@ def train(
 
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
-    options = dict(locals())  # as they were given
+    options = dict(locals())  # the arguments, before there are other variables
     from tolerant.audit.plan import Settings
 
     _check_loss_options(context, loss, k, epochs, folds)
-    rows = own.make_source(source, options)
+    rows = opt.make_source(source, options)
     chosen: Any = {"precision": precision}  # Recipe refuses a word it does not know
     settings = Settings(
         loss=loss, q=_read("--q", q), k=_read("--k", k), model=model, epochs=epochs, seed=seed, **chosen
@@ -79,17 +79,17 @@ def train(
 
 
 def _check_loss_options(context: typer.Context, loss: str, k: str, epochs: int | None, folds: int) -> None:
-    """A usage error for --q or --k where the training would not look at it."""
+    """A usage error for --q or --k if the training would ignore it."""
     from tolerant.audit.plan import LEAST_EPOCHS_TO_PRUNE, TRUNCATED
     from tolerant.losses.registry import REGISTRY
 
-    if loss in REGISTRY and loss != TRUNCATED:  # one that nobody knows is refused by its own name
+    if loss in REGISTRY and loss != TRUNCATED:  # an unknown loss is refused by its own name
         if loss != "lq":
-            refuse(context, ("q",), f"is the q of lq and {TRUNCATED}; it says nothing to --loss {loss}")
-        refuse(context, ("k",), f"is of {TRUNCATED}, which prunes; --loss {loss} does not")
+            opt.refuse(context, ("q",), f"is for lq and {TRUNCATED}; it means nothing to --loss {loss}")
+        opt.refuse(context, ("k",), f"is for {TRUNCATED}, which prunes; --loss {loss} does not")
     if epochs is not None and epochs < LEAST_EPOCHS_TO_PRUNE:
-        why = f"is of pruning, which starts after a third of the epochs; give {LEAST_EPOCHS_TO_PRUNE} or more"
-        refuse(context, ("k",), why)
+        why = f"is for pruning, starting after a third of the epochs; give at least {LEAST_EPOCHS_TO_PRUNE}"
+        opt.refuse(context, ("k",), why)
     if k == "auto" and not folds:
         why = "auto is estimated from the folds; give a number, or --folds 2 or more"
         raise typer.BadParameter(why, param_hint="--k")

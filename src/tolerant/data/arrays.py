@@ -16,7 +16,7 @@ from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.dataset import Kind, NoisyDataset
 from tolerant.data.labels import encode_labels
 
-# Deflate cannot shrink by more than 1032, so a larger claim is a lie that would only cost memory.
+# Deflate shrinks at most 1032-fold, so a larger claim is false and would only cost memory.
 MAX_RATIO = 1032
 # Arrays that np.savez stored as they are and that are larger than this are mapped, not read.
 MEMORY_MAP_BYTES = 2**28
@@ -57,7 +57,7 @@ def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
                 "array.astype(str), numbers as array.astype(float)"
             )
         if start != file.tell():
-            raise ValueError(f"{info.filename!r} claims {num_bytes} bytes of data and has not")
+            raise ValueError(f"{info.filename!r} claims {num_bytes} bytes of data, which it does not have")
         if info.compress_type == zipfile.ZIP_STORED and num_bytes > MEMORY_MAP_BYTES:
             offset = _data_offset(path, info) + start
             return np.memmap(path, dtype, "r", offset, shape, order="F" if fortran else "C")
@@ -80,7 +80,7 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
-    """Where a member's bytes start: after the local header, whose two lengths only it knows."""
+    """Where a member's bytes start: after its local header, which alone says how long it is."""
     with path.open("rb") as file:
         file.seek(info.header_offset)
         name_length, extra_length = struct.unpack("<26x2H", file.read(30))
@@ -136,7 +136,7 @@ def load_npz(
 
 
 def _whole(labels: np.ndarray) -> np.ndarray:
-    """Whole numbers stored as floats as integers, anything else as it is."""
+    """Floats that are all whole numbers as integers; anything else as it is."""
     whole = labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.floor(labels)).all()
     return labels.astype(np.int64) if whole else labels
 
@@ -147,11 +147,11 @@ def pick(
     for candidate in known if name is None else (name,):
         if candidate in arrays:
             if arrays[candidate].ndim == 0:
-                raise ValueError(f"{path}: {candidate!r} is a single value, not one a row")
+                raise ValueError(f"{path}: {candidate!r} is a single value, not one per row")
             return arrays[candidate]
     raise ValueError(
         f"{path} has no array {' or '.join(map(repr, known if name is None else (name,)))}; it has "
-        f"{sorted(arrays)}. Say which with {option}=..., or give it such a name"
+        f"{sorted(arrays)}. Say which with {option}=..., or rename it"
     )
 
 
@@ -168,7 +168,7 @@ def as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
         return x.astype(str).astype(object), "text"
     if x.dtype.kind in "biuf" and x.ndim == 2:
         x = x.astype(np.float32, copy=False)
-        for first in range(0, len(x), 65536):  # in blocks: x may be a map of more than memory holds
+        for first in range(0, len(x), 65536):  # in blocks: x may be a memory map larger than memory
             bad = np.flatnonzero(~np.isfinite(x[first : first + 65536]).all(axis=1))
             if len(bad):
                 raise ValueError(

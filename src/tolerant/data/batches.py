@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tolerant.data.dataset import Inputs
+from tolerant.data.dataset import Inputs, is_in_memory
 
 _CGROUP = Path("/sys/fs/cgroup")
 _ROWS_AT_ONCE = 4096  # read when all of them are copied
+_AHEAD = 3  # batches that are read before they are asked for
 
 
 class Batches:
@@ -31,19 +32,12 @@ class Batches:
     [[4.0, 0.0], [2.0]]
     """
 
-    def __init__(
-        self,
-        inputs: Inputs,
-        device: torch.device | str,
-        *,
-        resident: bool | None = None,
-        ahead: int = 3,
-    ) -> None:
+    def __init__(self, inputs: Inputs, device: torch.device | str, *, resident: bool | None = None) -> None:
         if not hasattr(inputs, "dtype") or inputs.dtype == object:
             raise ValueError("batches need numbers; turn text into features first")
-        self.inputs, self.device, self.ahead = inputs, torch.device(device), ahead
-        self.resident = fits(inputs, self.device) if resident is None else resident
-        self.tensor = copy_to(inputs, self.device) if self.resident else None
+        self.inputs, self.device = inputs, torch.device(device)
+        resident = fits(inputs, self.device) if resident is None else resident
+        self.tensor = copy_to(inputs, self.device) if resident else None
 
     def take(self, index: Tensor) -> Tensor:
         """The rows `index`, on the device."""
@@ -62,7 +56,7 @@ class Batches:
                 yield index, self.take(index)
             return
         parts = order.cpu().split(batch_size)
-        with closing(self._stream(parts)) as stream:  # or the reader outlives a loop that is left
+        with closing(self._stream(parts)) as stream:  # or the reader would outlive a loop left early
             for index, rows in zip(parts, stream, strict=True):
                 yield index.to(self.device, non_blocking=True), rows
 
@@ -73,19 +67,18 @@ class Batches:
             try:
                 for index in parts:
                     waiting.append(reader.submit(_read, self.inputs, index, self.device))
-                    if len(waiting) > self.ahead:
+                    if len(waiting) > _AHEAD:
                         yield _send(waiting.popleft().result(), self.device)
                 while waiting:
                     yield _send(waiting.popleft().result(), self.device)
             finally:
-                for future in waiting:  # the loop was left early: do not read what nobody wants
+                for future in waiting:  # the loop was left early: nobody wants these
                     future.cancel()
 
 
 def fits(inputs: Inputs, device: torch.device) -> bool:
     """Whether a copy of all rows takes at most half of the memory that is free on the device."""
-    in_memory = isinstance(inputs, np.ndarray) and not isinstance(inputs, np.memmap)
-    if device.type != "cuda" and in_memory:
+    if device.type != "cuda" and is_in_memory(inputs):
         return True  # on the CPU the copy is the array itself
     needed = 2 * int(np.prod(inputs.shape, dtype=object)) * np.dtype(inputs.dtype).itemsize
     if device.type != "cuda":
@@ -113,7 +106,7 @@ def _free_on_host() -> int:
 
 def copy_to(inputs: Inputs, device: torch.device) -> Tensor:
     """All rows on the device; an array in memory is used as it is on the CPU."""
-    if isinstance(inputs, np.ndarray) and not isinstance(inputs, np.memmap):
+    if is_in_memory(inputs):
         return _tensor(np.ascontiguousarray(inputs)).to(device)
     first = _tensor(np.asarray(inputs[np.arange(0)]))
     copy = torch.empty(tuple(inputs.shape), dtype=first.dtype, device=device)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tolerant.data import class_names
+from tolerant import class_names
 from tolerant.data.arrays import read_npz
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.published import PUBLISHED, check_content, find_file
@@ -27,7 +27,7 @@ def read_records(path: str | os.PathLike[str], label_bytes: int) -> np.ndarray:
     length = label_bytes + 3072
     size = os.path.getsize(path)
     if size == 0 or size % length:
-        raise ValueError(f"{path} is cut: {size} bytes are not whole rows of {length}")
+        raise ValueError(f"{path} is incomplete: {size} bytes are not whole rows of {length}")
     return np.fromfile(path, np.uint8).reshape(-1, length)
 
 

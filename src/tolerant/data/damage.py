@@ -1,4 +1,4 @@
-"""What reading a damaged file can raise, and one short sentence of it."""
+"""What reading a damaged file can raise, and its reason in one short line."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class NoisyDataset:
         ids: (N,), what a person calls each row: its file, or its number (the default).
         kind: "image", "table" or "text".
         encoder: for a table, what turned its columns into inputs and will do so again for new rows.
-        files: (N,), paths of the pictures that the inputs come from, which a person sees as they are.
+        files: (N,), paths of the pictures that the inputs were made from, to show to a person.
         cells: for a table, a DataFrame of N rows to show to a person; columns the encoder does not know
             are marked as not used.
 
@@ -120,10 +120,9 @@ class NoisyDataset:
         """
         index = np.asarray(index)
         index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.int64)
-        in_memory = isinstance(self.inputs, np.ndarray) and not isinstance(self.inputs, np.memmap)
         return replace(
             self,
-            inputs=self.inputs[index] if in_memory else LazySubset(self.inputs, index),
+            inputs=self.inputs[index] if is_in_memory(self.inputs) else LazySubset(self.inputs, index),
             given_labels=self.given_labels[index],
             true_labels=None if self.true_labels is None else self.true_labels[index],
             ids=self.ids[index],
@@ -134,6 +133,11 @@ class NoisyDataset:
     def with_given_labels(self, given_labels: Any) -> NoisyDataset:
         """The same rows with other given labels."""
         return replace(self, given_labels=given_labels)
+
+
+def is_in_memory(inputs: Inputs) -> bool:
+    """Whether the rows are an array in memory, not a memory map or files."""
+    return isinstance(inputs, np.ndarray) and not isinstance(inputs, np.memmap)
 
 
 class LazySubset:
@@ -157,7 +161,7 @@ class LazySubset:
 
 
 def check_labels(labels: Any, num_rows: int, num_classes: int, name: str, lowest: int) -> np.ndarray:
-    """`labels` as int64 (N,), or one sentence that says what is wrong with them."""
+    """`labels` as int64 (N,), or a ValueError that says what is wrong with them."""
     labels = np.asarray(labels)
     if labels.shape != (num_rows,) or not (labels.size == 0 or labels.dtype.kind in "iu"):
         raise ValueError(f"{name} must be integers of shape ({num_rows},); got {labels.dtype} {labels.shape}")

@@ -1,4 +1,4 @@
-"""A digest of each row's inputs, by which a run knows later which rows were edited."""
+"""A digest of each row's inputs, which tells later which rows were edited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 def row_digests(inputs: Any) -> np.ndarray:
     """int64 (N,), of what the rows hold: numbers, pixels or a text.
 
-    Pictures that do not fit in memory bring their own, made when they were decoded first.
+    Pictures that do not fit in memory have theirs already, from when they were first decoded.
 
     >>> old, new = np.array(["red", "blue"], object), np.array(["red", "green"], object)
     >>> (row_digests(old) == row_digests(new)).tolist()

@@ -20,7 +20,7 @@ def load_digits(split: str = "train") -> NoisyDataset:
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(bunch.target))
     num_test = len(order) // 5
     index = np.sort(order[num_test:] if split == "train" else order[:num_test])
-    images = np.rint(bunch.images[index] * (255 / 16)).astype(np.uint8)[..., None]  # 0..16 in print
+    images = np.rint(bunch.images[index] * (255 / 16)).astype(np.uint8)[..., None]  # the originals are 0..16
     labels = bunch.target[index].astype(np.int64)
     names = tuple(str(digit) for digit in range(10))
     return NoisyDataset(images, labels, labels.copy(), names, index, "image")

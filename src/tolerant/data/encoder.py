@@ -55,9 +55,9 @@ class TableEncoder:
 
     - number, or date as a number of days: (value - mean) / std of the fitted rows. A missing one
       becomes the mean (0), with a second feature that says so if any was missing in the fitted rows.
-    - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows, of equally
-      frequent ones the first by the alphabet; a warning says where there are more. A rarer word and one
-      never seen give zeros; a missing one has a feature if any was missing then.
+    - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows (of equally
+      frequent ones the first in the alphabet); a warning names the columns that have more. Rarer and
+      unseen words give zeros; a missing one has a feature if any was missing in the fitted rows.
 
     >>> import pandas
     >>> rows = pandas.DataFrame({"age": [20, 40, None], "town": ["Bonn", "Ulm", "Ulm"]})
@@ -73,11 +73,11 @@ class TableEncoder:
 
     @classmethod
     def fit(cls, frame: Any, *, categorical: Sequence[str] = ()) -> TableEncoder:
-        """Learn the columns of `frame`; those in `categorical` are words though they be numbers."""
+        """Learn the columns of `frame`; those in `categorical` are words even if they look like numbers."""
         absent = sorted(set(categorical) - set(frame.columns))
         if absent:
             raise ValueError(
-                f"categorical names {absent[0]!r}, which is no column of the features {list(frame.columns)}"
+                f"categorical names {absent[0]!r}, which is not among the columns {list(frame.columns)}"
             )
         findings = _Findings()
         columns = []
@@ -101,7 +101,7 @@ class TableEncoder:
             if column.name not in frame.columns:
                 raise ValueError(
                     f"the table has no column {column.name!r}, with which the encoder was fitted; "
-                    f"it has {list(frame.columns)}. Name one so, or train again"
+                    f"it has {list(frame.columns)}. Rename a column, or train again"
                 )
             features += column.features(frame[column.name])
         table = np.empty((len(frame), len(features)), np.float32)
@@ -110,7 +110,7 @@ class TableEncoder:
         return table
 
     def strange_columns(self, frame: Any) -> list[str]:
-        """The columns of categories that hold words in `frame`, none of which was fitted.
+        """The columns of categories whose words in `frame` are all unknown to this encoder.
 
         >>> import pandas
         >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
@@ -144,20 +144,20 @@ class TableEncoder:
 
 @dataclass(frozen=True)
 class _Findings:
-    """What a person should know of the columns, each called by its name."""
+    """What a person should know about the columns, by their names."""
 
     empty: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    """With the number of missing cells."""
+    """Each with its number of missing cells."""
     row_names: list[str] = field(default_factory=list)
-    """Columns with a word of its own in nearly every row, each with an example."""
+    """Columns with a different word in nearly every row, each with an example."""
     many_categories: dict[str, str] = field(default_factory=dict)
-    """By name: how many categories, and in how many rows the rarer ones."""
+    """By name: how many categories there are, and how many rows have the rarer ones."""
     counters: list[str] = field(default_factory=list)
     """Columns that count the rows: 1, 2, 3 ..."""
 
     def warn(self, num_columns: int) -> None:
-        """All of them, as warnings where `TableEncoder.fit` was called."""
+        """Warn of all of them, at the call of `TableEncoder.fit`."""
         for name in self.empty:
             warnings.warn(f"column {name} is empty and is left out", stacklevel=3)
         if self.missing:
@@ -169,9 +169,9 @@ class _Findings:
             )
         if self.row_names:
             warnings.warn(
-                f"nearly every row has a word of its own in {', '.join(self.row_names[:5])}; "
-                f"{MAX_CATEGORIES} of them become features. Names of rows go with id=... (--id), free text "
-                "with text=... (--text), the rest with ignore=... (--ignore)",
+                f"nearly every row has a different word in {', '.join(self.row_names[:5])}; "
+                f"{MAX_CATEGORIES} of them become features. Pass row names as id=... (--id), free text as "
+                "text=... (--text), and leave other such columns out with ignore=... (--ignore)",
                 stacklevel=3,
             )
         if self.many_categories:
@@ -180,7 +180,7 @@ class _Findings:
             more = ", ..." if len(self.many_categories) > 5 else ""
             warnings.warn(
                 f"only the {MAX_CATEGORIES} most frequent categories of a column are told apart; all others "
-                f"count as one: {shown}{more}. Put alike ones under one word first, or leave the column out: "
+                f"count as one: {shown}{more}. Merge similar ones first, or leave the column out: "
                 f"ignore=[{name!r}] (--ignore {name!r})",
                 stacklevel=3,
             )

@@ -8,8 +8,8 @@ import struct
 
 import numpy as np
 
+from tolerant.class_names import FASHION_MNIST
 from tolerant.data.arrays import MAX_RATIO
-from tolerant.data.class_names import FASHION_MNIST
 from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.published import check_content, find_file
@@ -29,7 +29,7 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
                 raise ValueError(f"its header claims {size} bytes, more than the file can hold")
             data = file.read(size)
             if len(data) != size or file.read(1):
-                raise ValueError(f"its header claims {size} bytes of data, which it has not")
+                raise ValueError(f"its header claims {size} bytes of data, which it does not have")
     except FileNotFoundError:
         raise
     except (*DAMAGE, OSError) as error:

@@ -42,10 +42,10 @@ def download(
         path = _fetch(url, md5, root / "downloads", retries, timeout_s)
         try:
             _place(path, name, folder)
-        except ValueError:  # no md5 told that it is damaged: left there, it would be taken the next time, too
+        except ValueError:  # damaged, and no md5 told so before: if kept, it would be used the next time
             path.unlink(missing_ok=True)
             raise
-        path.unlink(missing_ok=True)  # another process that gets the same set may have been first
+        path.unlink(missing_ok=True)  # another process may have got the same set first
     missing = missing_files(name, root)
     if missing:
         raise ValueError(f"the download of {published.title} did not contain {missing[0].name}")
@@ -63,7 +63,7 @@ def _place(path: Path, name: str, folder: Path) -> None:
 
 def _fetch(url: str, md5: str | None, folder: Path, retries: int, timeout_s: float) -> Path:
     pooch, requests = extra("pooch"), extra("requests")
-    pooch.get_logger().setLevel(logging.WARNING)  # the bar says it already
+    pooch.get_logger().setLevel(logging.WARNING)  # the progress bar says it already
     file_name = PurePosixPath(url).name
     keeper = pooch.create(
         path=folder,
@@ -79,7 +79,7 @@ def _fetch(url: str, md5: str | None, folder: Path, retries: int, timeout_s: flo
         raise ConnectionError(f"cannot download {url}: {_reason(error)}. {again}") from error
     except OSError as error:
         raise type(error)(
-            error.errno, f"cannot keep {url} in {folder}: {error.strerror or error}. {again}"
+            error.errno, f"cannot save {url} in {folder}: {error.strerror or error}. {again}"
         ) from error
     except ValueError as error:
         raise ValueError(
@@ -89,7 +89,7 @@ def _fetch(url: str, md5: str | None, folder: Path, retries: int, timeout_s: flo
 
 
 def _transfer(url: str, path: str, keeper: Any, *, timeout_s: float) -> None:
-    """pooch's own does not close the connection when writing fails, and counts chunks, not bytes."""
+    """pooch's own downloader leaves the connection open if writing fails, and counts chunks, not bytes."""
     # A server may otherwise send a .gz file as compressed text, which would arrive unpacked.
     plain = {"Accept-Encoding": "identity"}
     get = extra("requests").get

@@ -1,4 +1,4 @@
-"""Pictures on disk: a folder with a sub-folder a class, or a table of file and label."""
+"""Pictures on disk: a folder with a sub-folder for each class, or a table of files and labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tolerant.data.frame import check_columns, label_words, labelled_rows, read_
 from tolerant.data.labels import encode_labels
 from tolerant.data.pictures import Size, read_pictures
 
-# HEIC takes the plugin pillow-heif; without it those files are named as left out, not passed over.
+# HEIC needs the plugin pillow-heif; without it those files are reported as left out, not passed over.
 SUFFIXES = (
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"),
     *(".avif", ".heic", ".heif"),
@@ -33,8 +33,8 @@ def load_folder(
     """A data set from a folder of pictures: the name of a sub-folder is the label of what is in it.
 
     Pictures that cannot be read are named in a warning and left out. If all are grey they have one
-    channel, else three. They are turned as the camera was held, transparent ones laid on white; of 16 bits
-    the upper eight are taken, of an animation the first picture.
+    channel, else three. They are turned the way the camera was held, and transparent ones are laid on
+    white. Of 16-bit values the upper eight bits are used, of an animation the first picture.
 
     Args:
         path: the folder.
@@ -52,7 +52,7 @@ def load_folder(
     classes = sorted(entry for entry in folder.iterdir() if is_class(entry))
     if not classes:
         raise ValueError(
-            f"{folder} has no sub-folders; it needs one a class, or give a CSV file that lists "
+            f"{folder} has no sub-folders; it needs one per class, or give a CSV file that lists "
             "the pictures in its columns file and label"
         )
     if split is None and {entry.name for entry in classes} <= {"train", "test", "val", "valid"}:
@@ -96,7 +96,7 @@ def load_listed(
 
 
 def find_pictures(folder: Path) -> list[Path]:
-    """All pictures in `folder` and below, sorted; hidden folders, such as of thumbnails, are passed over."""
+    """All pictures in `folder` and below, sorted; hidden folders (thumbnails) are passed over."""
     found = []
     for base, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -105,7 +105,7 @@ def find_pictures(folder: Path) -> list[Path]:
 
 
 def readable(name: str) -> str:
-    r"""A name that can be printed and stored: bytes that are no UTF-8, of an old archive, as `\xe9`.
+    r"""A name that can be printed and stored: bytes that are not UTF-8 (an old archive's) become `\xe9`.
 
     >>> readable(os.fsdecode(b"caf\xe9.png"))
     'caf\\xe9.png'
@@ -119,7 +119,7 @@ def is_picture(name: str) -> bool:
 
 
 def is_class(entry: Path) -> bool:
-    """A folder, or a link to one, that no system hides."""
+    """A folder, or a link to one, that is not hidden."""
     return entry.is_dir() and not entry.name.startswith(".")
 
 

@@ -26,7 +26,7 @@ _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 def check_table(path: Path) -> None:
-    """A ValueError for a file that, by its ending, is none of those read here."""
+    """A ValueError for a file whose ending is none of those read here."""
     packed = [f"{text}{end}" for text in SUFFIXES[:3] for end in _UNPACK]
     if not path.name.lower().endswith((*SUFFIXES, *packed)):
         sheet = path.suffix.lower() in (".xlsx", ".xls", ".ods")
@@ -40,12 +40,12 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     """The rows of a CSV, TSV, JSON Lines or Parquet file as a pandas DataFrame.
 
     Text may be packed (.csv.gz, .bz2, .xz). Cells of CSV and TSV stay words here, so that a class called NA
-    or 007 keeps its name. The separator is the one of , ; tab and | that the first line has most of.
+    or 007 keeps its name. The separator is whichever of , ; tab and | the first line has most of.
     """
     pandas = extra("pandas")
     path = Path(path)
     if path.suffix.lower() == ".parquet":
-        extra("pyarrow")  # pandas would name two engines, and not the way to get one
+        extra("pyarrow")  # pandas' own message names two engines, but not how to get one
     try:
         if path.suffix.lower() == ".parquet":
             frame = pandas.read_parquet(path, engine="pyarrow")
@@ -60,10 +60,10 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
             f"{path} is not text in UTF-8: it has a byte {error.object[error.start]:#04x}. "
             f'Save it as UTF-8 (in Excel "CSV UTF-8"), or: iconv -f WINDOWS-1252 -t UTF-8 {path.name}'
         ) from error
-    except Exception as error:  # pandas and pyarrow have their own for every kind of damage
+    except Exception as error:  # pandas and pyarrow raise many kinds of their own
         raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
     frame.columns = _stripped([str(name) for name in frame.columns])
-    frame.index = range(len(frame))  # messages name rows by it, also where some are left out
+    frame.index = range(len(frame))  # messages name rows by it, even where some are left out
     if not len(frame):
         raise ValueError(f"{path} has no rows")
     return frame
@@ -99,7 +99,7 @@ def _read_separated(path: Path) -> Any:
             f"{path} has more than one column {twice[0]!r}; the first of them is meant by that name",
             stacklevel=5,  # where `load` was called
         )
-    frame.attrs["separator"] = separator  # which tells what a comma means in a number
+    frame.attrs["separator"] = separator  # decides what a comma means in a number
     return frame
 
 
@@ -113,12 +113,12 @@ def _read_json_lines(path: Path) -> Any:
                 except json.JSONDecodeError as error:
                     raise ValueError(f"line {number} is not JSON: {error}") from error
                 if not isinstance(rows[-1], dict):
-                    raise ValueError(f"line {number} is no JSON object with a name for every cell")
+                    raise ValueError(f"line {number} is not a JSON object with a name for every cell")
     return extra("pandas").DataFrame(rows)
 
 
 def _whole_characters(line: bytes) -> bytes | str:
-    r"""JSON without the half characters that cutting text at a length leaves: "\ud83d" alone becomes U+FFFD.
+    r"""JSON without lone surrogates, which cutting a text at a length leaves: "\ud83d" becomes U+FFFD.
 
     pandas refuses them, and no file could hold them.
     """
@@ -134,7 +134,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _stripped(names: Sequence[str]) -> list[str]:
-    """Names without blanks around them; one that another column has already gets a number, as in pandas."""
+    """Names without blanks around them; a repeated one gets a number, as in pandas."""
     found: dict[str, None] = {}
     for name in map(str.strip, names):
         own, number = name, 0
@@ -146,7 +146,7 @@ def _stripped(names: Sequence[str]) -> list[str]:
 
 
 def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
-    """A ValueError for the first option that names a column the table has not."""
+    """A ValueError for the first option that names a column the table does not have."""
     for option, name in wanted.items():
         if name is not None and name not in frame.columns:
             names = list(frame.columns)
@@ -171,7 +171,7 @@ def label_words(frame: Any, name: str, path: Any) -> list[str]:
 
 
 def labelled_rows(frame: Any, name: str, path: Any) -> np.ndarray:
-    """The rows that have a label; a warning that says how many have none."""
+    """The rows that have a label; warns how many have none."""
     rows = np.flatnonzero([bool(word) for word in _words(frame, name)])
     if len(rows) < len(frame):
         warnings.warn(

@@ -1,4 +1,4 @@
-"""Labels as people write them, turned into class numbers, and what looks like a slip among them."""
+"""Labels as people write them, turned into class numbers; likely slips are pointed out."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _is_number(word: str) -> bool:
 
 
 def _warn_of_alike(names: Sequence[str], source: object) -> None:
-    """Name the classes that a person hardly tells apart, which are probably one."""
+    """Warn of class names that a person can hardly tell apart: they are probably one class."""
     alike = Counter(_plain(name) for name in names)
     for word in (word for word, count in alike.items() if count > 1):
         same = [name for name in names if _plain(name) == word]

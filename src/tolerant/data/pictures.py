@@ -1,4 +1,4 @@
-"""Picture files decoded to arrays: side by side, with the broken ones named."""
+"""Picture files decoded to arrays in threads, with the broken ones named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tolerant.progress import Bar, progress_bar
 MEMORY_BYTES = 2**31
 _GREY_MODES = ("1", "L")
 _COLOUR_MODES = tuple("RGB RGBA RGBX RGBa P PA LA La CMYK YCbCr LAB HSV".split())  # noqa: SIM905
-# Pictures of 12 bits, as of a microscope or a scanner, come in 16: scaled by 65535 they were black.
+# Microscopes and scanners store 12 bits in 16: scaled by 65535, such a picture would be black.
 _DARKEST_16_BIT = 2**12
 _ORIENTATION = 0x0112  # the EXIF tag with which a camera says how it was held
 
@@ -64,7 +64,7 @@ class ImageFiles:
     def decode_into(
         self, images: np.ndarray | None, rows: np.ndarray, digests: np.ndarray | None = None
     ) -> list[tuple[int, str]]:
-        """Decode `rows` side by side, into `images` and `digests` if given; (row, why) where it fails."""
+        """Decode `rows` in threads, into `images` and `digests` if given; (row, why) for those that fail."""
 
         def decode(place: int) -> tuple[int, str] | None:
             try:
@@ -86,7 +86,7 @@ def read_pictures(
     """The pictures that can be read, decoded or to be decoded, and their places in `files`.
 
     size: resize every picture to this (height, width), or to a square; otherwise all must agree.
-    All grey ones give one channel, all others three.
+    There is one channel if all are grey, else three.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Pillow, about odd metadata
@@ -132,8 +132,8 @@ def _decode_all(pictures: ImageFiles) -> tuple[Inputs, list[tuple[int, str]]]:
 
 def in_threads(work: Callable[[Any], T], items: Sequence[Any], what: str | None = None) -> Iterator[T]:
     """``work`` of each item in threads, in order, with a progress bar called ``what``."""
-    # Pillow lets go of the interpreter while it decodes, so threads do and nothing is copied.
-    # In groups: handing over one small picture costs a third of the time to decode it.
+    # Pillow releases the interpreter's lock while it decodes, so threads are enough and nothing is copied.
+    # In groups: handing over one small picture takes a third as long as decoding it.
     groups = [items[start : start + 32] for start in range(0, len(items), 32)]
     done = 0
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
@@ -150,7 +150,7 @@ def _probe(path: Path) -> tuple[int, int, int] | str:
     try:
         with extra("PIL.Image").open(path) as image:
             width, height = image.size
-            if image.getexif().get(_ORIENTATION, 1) >= 5:  # held upright: width and height swap
+            if image.getexif().get(_ORIENTATION, 1) >= 5:  # turned by 90 degrees: width and height swap
                 width, height = height, width
             if image.mode in _GREY_MODES or _has_16_bits(image):
                 return height, width, 1
@@ -164,8 +164,8 @@ def _probe(path: Path) -> tuple[int, int, int] | str:
 def open_picture(path: str | Path, side: int) -> Any:
     """A picture as a viewer shows it, as a Pillow image of 8 bits; a JPEG at least twice ``side`` large."""
     with extra("PIL.Image").open(path) as file:
-        # A JPEG unpacks to an eighth as readily as whole, which saves most of the time of a large one; twice
-        # the size asked for is left to resize, so that hardly a value changes.
+        # A JPEG can be decoded at an eighth of its size, which saves most of the time of a large one. Twice
+        # the wanted size is kept for resizing, so that hardly a value changes.
         file.draft(None, (2 * side, 2 * side))
         extra("PIL.ImageOps").exif_transpose(file, in_place=True)
         image = _in_8_bits(file) if _has_16_bits(file) else file
@@ -212,7 +212,7 @@ def _common_shape(heads: list[Any], ids: list[str], size: Size) -> tuple[int, in
     (most, _), *others = Counter(head[:2] for head in heads).most_common()
     if others:
         other = next(row for row, head in enumerate(heads) if head[:2] != most)
-        side = min(most[0], 64)  # of photographs: what a network learns in minutes, not hours
+        side = min(most[0], 64)  # a size that a network learns in minutes, not hours
         raise ValueError(
             f"{ids[other]} is {heads[other][0]} x {heads[other][1]} pixels, others are {most[0]} x "
             f"{most[1]}; pass size={side} (--size {side}) to resize all"

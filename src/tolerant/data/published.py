@@ -1,4 +1,4 @@
-"""The published data sets: where they come from, which files they are, and how to know them."""
+"""The published data sets: where they come from, and the files and checksums they must have."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tolerant.extras import extra
 class Published:
     """One download: the files it leaves in the data folder and the addresses they come from.
 
-    files: name -> md5 of the content (of a .gz file: of what is in it, since packing again changes
-        the bytes outside; of label arrays: of the arrays). Checked at every load, so that a run
-        anywhere starts from the same bytes. The sums agree with those public code has for them.
+    files: name -> md5 of the content (for a .gz file, of what is in it, since packing it again changes
+        the file; for label arrays, of the arrays). Checked at every load, so that runs start from the
+        same bytes everywhere. The sums agree with those in public code.
     remotes: address -> md5 of what lies there, as its publisher states it; None where the publisher
         states none, and `files` decides.
     """
@@ -106,7 +106,7 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
         if root is None:
             root = Path(extra("platformdirs").user_cache_dir("tolerant")) / "data"
         return Path(root).expanduser()
-    except RuntimeError as error:  # in a container, a user without a name
+    except RuntimeError as error:  # a user without a name, in a container
         raise ValueError(
             "no folder for the data: this user has no home folder. Set TOLERANT_DATA to one, or pass "
             "root=... (--root)"

@@ -71,7 +71,7 @@ def load(
     if not path.exists():
         near = difflib.get_close_matches(name, NAMED, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"The named ones are {', '.join(NAMED)}"
-        raise FileNotFoundError(f"{name!r} is no data set, file or folder. {hint}")
+        raise FileNotFoundError(f"{name!r} is not a data set, file or folder. {hint}")
     if split is not None:
         raise ValueError(f"split is for named data sets and folders; {path} has none")
     if path.suffix.lower() == ".npz":
@@ -95,7 +95,7 @@ def _load_rows(path: Path, options: dict[str, Any]) -> NoisyDataset:
 
 
 def stripped(value: Any) -> Any:
-    """Options without blanks around their words: the names of columns come without them, too."""
+    """Options without blanks around their words, as the names of columns are read."""
     if isinstance(value, dict):
         return {name: stripped(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -104,7 +104,7 @@ def stripped(value: Any) -> Any:
 
 
 def _taken(reader: Callable[..., NoisyDataset], path: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """The options, all of which `reader` takes; a ValueError for one that means nothing here."""
+    """`options`, or a ValueError for one that `reader` does not take."""
     known = [name for name in inspect.signature(reader).parameters if name not in ("path", "frame")]
     for name in options:
         if name not in known:

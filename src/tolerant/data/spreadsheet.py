@@ -13,7 +13,7 @@ _SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
 
 
 def plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
-    """The words of a column, its numbers in the digits that Python reads.
+    """The words of a column, with numbers rewritten as Python reads them.
 
     What a comma in a number means depends on what separates the columns of the file:
 

@@ -15,7 +15,7 @@ from tolerant.data.frame import check_columns, label_words, labelled_rows, read_
 from tolerant.data.labels import encode_labels
 from tolerant.extras import extra
 
-_FEWEST_TO_JUDGE = 20  # in fewer rows a column may be like the label by chance
+_FEWEST_TO_JUDGE = 20  # in fewer rows a column may agree with the label by chance
 
 
 def load_table(
@@ -47,7 +47,7 @@ def load_table(
         encoder: that of the training rows, for rows that come later.
         class_names: those of the training rows, for rows that come later.
         min_per_class: fewest rows a class may have.
-        skip_unlabelled: leave rows with an empty label out; without `id` the others keep their number.
+        skip_unlabelled: leave out rows with an empty label; without `id` the others keep their numbers.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
@@ -92,7 +92,7 @@ def load_table(
 
 
 def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
-    """A column that is the label again, under any names, makes every label look right."""
+    """A column that repeats the label, in whatever words, makes every label look right."""
     pandas = extra("pandas")
     for name in features.columns if len(given) >= _FEWEST_TO_JUDGE else ():
         for rows in (1000, len(given)):  # nearly every column is done with after the first

@@ -1,4 +1,4 @@
-"""From what a publisher offers to the files we read.
+"""From a publisher's download to the files that are read here.
 
 What lands where is decided by the table of published files and never by names inside a download:
 a member that is a link, a device, too large or called ../../x cannot be written by this code.
@@ -67,7 +67,7 @@ def _write(source: IO[bytes], md5: str, target: Path) -> None:
 
 
 class _BoundedGzip(gzip.GzipFile):
-    """tarfile reads some headers in one piece of the size they claim; this does not believe it."""
+    """tarfile reads some headers in one piece of whatever size they claim; here that size has a limit."""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is not None and size > MAX_MEMBER_BYTES:

@@ -29,10 +29,10 @@ class Runner:
         return outcomes[0]
 
     def attempt(self, specs: Sequence[RunSpec], tell: Tell, on_epoch: OnEpoch | None = None) -> None:
-        """Every spec once: done, or found stored, busy elsewhere, or failed; none stops the others."""
+        """Every spec once: done now, found stored, busy elsewhere or failed; none stops the others."""
         fleet = Fleet(side_by_side=self.side_by_side, device=self.device, progress="quiet")
         shares = _Shares()
-        # By the number of their job, until it ends: of open-set noise each has pictures of its own, 150 MB.
+        # By the number of their job, until it ends: with open-set noise each has its own pictures, 150 MB.
         started: dict[int, tuple[Claim, Work]] = {}
 
         def jobs() -> Iterator[Job]:
@@ -78,7 +78,7 @@ class Runner:
 
 
 class _Shares:
-    """How much of the device each run had: the time between two events, divided by the runs in it."""
+    """How much of the device each run had: the time between two events, divided among those runs."""
 
     def __init__(self) -> None:
         self.since = time.perf_counter()

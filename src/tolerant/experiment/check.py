@@ -21,7 +21,7 @@ TRAIN_ROWS |= {name: 50_000 for name in NAMED if name.startswith("cifar")}
 
 
 def check(specs: Iterable[RunSpec]) -> None:
-    """A ValueError for the first of the specs that cannot be trained, as far as it shows without the data.
+    """A ValueError for the first of the specs that cannot be trained, as far as can be told without the data.
 
     >>> from tolerant.experiment.grid import changed, digits
     >>> check(changed(spec, {"model.width": 8}) for spec in digits())
@@ -50,7 +50,7 @@ def _check_noise(spec: RunSpec) -> None:
     by_people = [name for name in TRAIN_ROWS if name.startswith(("cifar10n-", "cifar100n"))]
     if spec.dataset in by_people and spec.noise != "human":
         raise ValueError(
-            f"noise must be 'human' on {spec.dataset!r}, whose labels by people are wrong in part; got "
+            f"noise must be 'human' on {spec.dataset!r}, whose labels are people's and partly wrong; got "
             f"{spec.noise!r}."
         )
     if spec.noise == "human" and spec.dataset in TRAIN_ROWS and spec.dataset not in by_people:
@@ -60,7 +60,7 @@ def _check_noise(spec: RunSpec) -> None:
 
 
 def _check_job(spec: RunSpec) -> None:
-    """By the job's own checks, with rows that hold nothing and weights that are not there."""
+    """By the job's own checks, with empty pictures and with weights that take no memory."""
     num_rows = TRAIN_ROWS.get(spec.dataset, 50_000)
     job = Job(
         dataset=NoisyDataset(

@@ -23,7 +23,7 @@ Status = Literal["done", "stored", "busy", "failed"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one spec. `busy`: another process is at it, or the run it needs is not done."""
+    """What became of one spec. `busy`: another process is doing it, or the run it needs is not done."""
 
     spec: RunSpec
     status: Status
@@ -36,8 +36,8 @@ Tell = Callable[[Outcome], None]
 def stored(store: Store) -> dict[str, Row]:
     """Rows by the key their spec has today.
 
-    A value added to the spec since counts with its default, which means "as before" (else the
-    training version rises), so old rows stay done.
+    A field that the spec has got since then counts with its default, which means "as before" (else the
+    training version would have been raised), so old rows stay done.
     """
     found: dict[str, Row] = {}
     for each in store.rows():
@@ -69,7 +69,7 @@ class Claim:
         self._held = ExitStack()
 
     def take(self) -> Outcome | None:
-        """None: it is ours to do; else why not."""
+        """None if the spec is ours to do, else why it is not."""
         if not self._lock():
             self.close()
             return Outcome(self.spec, "busy")
@@ -109,7 +109,7 @@ class Claim:
 
     def fail(self, line: str, whole: str) -> Outcome:
         """The checkpoint stays: the next attempt goes on from it."""
-        with suppress(OSError):  # then the one line must do
+        with suppress(OSError):  # then the one line must suffice
             write_atomic(self.folder / "error.txt", whole)
         self.close()
         return Outcome(self.spec, "failed", line)
@@ -118,6 +118,6 @@ class Claim:
         self._held.close()
 
     def _leave(self) -> None:
-        # Closed first: NFS removes no open file. Who takes the lock now finds the row stored.
+        # Closed first: NFS does not remove open files. Whoever takes the lock now finds the row stored.
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -40,7 +40,7 @@ class Cluster:
 
 
 def on_cluster(
-    specs: Sequence[RunSpec], runner: Runner, cluster: Cluster, tell: Tell, on_epoch: OnEpoch | None = None
+    specs: Sequence[RunSpec], runner: Runner, cluster: Cluster, tell: Tell, on_epoch: OnEpoch | None
 ) -> None:
     """Every spec as a task. A lost worker's run is tried again, from its checkpoint where all see the folder.
 
@@ -106,7 +106,7 @@ def _settle(ray: Any, ended: Any, claim: Claim) -> Outcome:
 def _train(
     spec: RunSpec, folder: str, estimated: np.ndarray | None, device: str, share: float, epochs: Any
 ) -> tuple[Row, History, tuple[str, str] | None]:
-    """In a worker: the row and the history, or what went wrong (as words: not every error can be sent)."""
+    """In a worker: the row and the history, or what went wrong (as text: not every error can be sent)."""
 
     def note(spec: RunSpec, epoch: int) -> None:
         epochs.note.remote(spec.key, epoch)
@@ -140,7 +140,7 @@ class _Epochs:
 
 @contextmanager
 def _connected(cluster: Cluster) -> Iterator[Any]:
-    """Ray, as the caller or `cluster` says; one that is started here is also ended here."""
+    """The Ray that the caller or `cluster` names, else a new one; what is started here is also ended here."""
     ray = extra("ray", install="ray")
     if ray.is_initialized():
         yield ray
@@ -162,7 +162,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
 
 
 def _check_room(there: dict[str, float], cluster: Cluster) -> None:
-    """A task that asks for more than there is waits for ever; on one machine nothing will come."""
+    """A task that asks for more than there is would wait for ever; to one machine nothing is added."""
     for name, wanted in (("CPU", cluster.cpus), ("GPU", cluster.gpus or 0.0)):
         has = there.get(name, 0.0)
         if wanted > has:
@@ -178,6 +178,6 @@ def _gpus(ray: Any, cluster: Cluster, device: str) -> float:
         gpus = float(device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1)
     if device.startswith("cuda") and not gpus:
         raise ValueError(
-            "device 'cuda' needs gpus above 0 a run; got 0, or a cluster without any. Use device='cpu'."
+            "device 'cuda' needs gpus above 0 per run; got 0, or a cluster without any. Use device='cpu'."
         )
     return gpus

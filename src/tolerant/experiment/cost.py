@@ -1,4 +1,4 @@
-"""What a run will take, told from stored rows of its kind or from measured speeds."""
+"""How long a run will take, from stored rows of its kind or from measured speeds."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ MAX_DEATHS = 3  # a run that takes its worker down this often has failed
 
 
 class Queue:
-    """Specs to do; those that are busy come back, those whose needed run failed do not."""
+    """Specs to do; busy ones come back, but not those that need a run which has failed."""
 
     def __init__(self, specs: Sequence[RunSpec], tell: Tell) -> None:
         self.waiting, self.later = deque(specs), deque[RunSpec]()
@@ -47,9 +47,7 @@ class Queue:
                 self.waiting.append(spec)
 
 
-def in_this_process(
-    specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None = None
-) -> None:
+def in_this_process(specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None) -> None:
     """In this process, as many at a time as the runner says."""
     queue = Queue(specs, tell)
     while queue.waiting:
@@ -64,7 +62,7 @@ def in_this_process(
 def in_processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, workers: int) -> None:
     """In `workers` processes. A dead worker is replaced and its run tried again.
 
-    `concurrent.futures` gives up the whole pool when a worker dies, hence this small one.
+    `concurrent.futures` gives up the whole pool when a worker dies, hence this small one of our own.
     """
     queue, deaths = Queue(specs, tell), Counter[str]()
     with closing(_Team(runner, workers)) as team:
@@ -160,7 +158,7 @@ def _work(pipe: Connection, runner: Runner, workers: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """A driver killed by force cannot stop its workers, so they watch it; checkpoints resume."""
+    """A killed driver cannot stop its workers, so they watch it; their runs resume from checkpoints."""
     parent = parent_process()
     if parent is not None:
         parent.join()

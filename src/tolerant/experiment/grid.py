@@ -24,7 +24,7 @@ DIGITS = Recipe(
 
 
 def digits(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
-    """A grid of seconds: scikit-learn's digits and a small MLP, for newcomers and tests."""
+    """A grid that takes seconds: scikit-learn's digits and a small MLP, for newcomers and tests."""
     return [
         gce2018.build(
             method,
@@ -74,7 +74,7 @@ def part(specs: Iterable[RunSpec], **wanted: Iterable[Any] | None) -> list[RunSp
 
 
 def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
-    """The spec with other values, its protocol saying so: such rows never mix with others.
+    """The spec with other values, which its protocol names: such rows never mix with others.
 
     Names are the recipe's, `noise`, `q`, `k`, and `model.OPTION`. `epochs` shrinks or stretches
     the whole schedule: milestones and pruning move along.
@@ -89,7 +89,7 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     for name in changes:
         if name not in known | {"noise", "q", "k"} and not name.startswith("model."):
             names = ", ".join(sorted(known | {"noise", "q", "k", "model.OPTION"}))
-            raise ValueError(f"a change must be of {names}; got {name!r}.")
+            raise ValueError(f"a change must be one of {names}; got {name!r}.")
     words = ",".join(f"{name}={_word(changes[name])}" for name in sorted(changes))
     spec = replace(spec, protocol=f"{spec.protocol} {words}", noise=changes.get("noise", spec.noise))
     if "epochs" in changes:

@@ -13,7 +13,7 @@ from tolerant.data import NoisyDataset, load
 from tolerant.experiment.spec import RunSpec
 from tolerant.noise import corrupt, make_transition, replace_inputs
 
-OUTSIDE = {"cifar10": "cifar100"}  # whose pictures stand in for open-set noise
+OUTSIDE = {"cifar10": "cifar100"}  # whose pictures are the outside ones of open-set noise
 CLASS_DEPENDENT = {"cifar10": "class-map", "fashion-mnist": "class-map"}  # others: circular
 MATRIX_NOISES = ("uniform", "symmetric", "class-dependent")
 
@@ -49,7 +49,7 @@ def make_problem(spec: RunSpec) -> Problem:
 
 
 def find_data(specs: Iterable[RunSpec]) -> None:
-    """Load the data sets of the specs: one that is not there is told of before any run has started."""
+    """Load the data sets of the specs, so that a missing one is reported before any run has started."""
     for spec in specs:
         for dataset in (spec.dataset, *([OUTSIDE[spec.dataset]] if spec.noise == "open-set" else [])):
             for split in ("train", "test"):

@@ -1,4 +1,4 @@
-"""A grid on its way: a line a finished run, and how long the rest will take."""
+"""The progress of a grid: a line for each finished run, and how long the rest will take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEARTBEAT_S = 60.0  # between lines where there is no terminal to draw a bar on
 
 
 class Progress:
-    """Tells of runs on standard error; on a terminal with rich, a bar stays below the lines."""
+    """Reports runs on standard error; on a terminal with rich, a bar stays below the lines."""
 
     def __init__(self, specs: Sequence[RunSpec], rows: Sequence[Row]) -> None:
         self.cost = {spec.key: estimate_s(spec, rows) for spec in specs}
@@ -65,12 +65,12 @@ class Progress:
             self._bar.update(self._task, completed=self.share(), description=self.state())
 
     def share(self) -> float:
-        """Of the whole grid's estimated cost, what is over."""
+        """How much of the whole grid's estimated cost is over."""
         total = sum(self.cost.values()) or 1.0  # stored runs may have taken 0.00 s
         return sum(self.cost[key] * part for key, part in self.done.items()) / total
 
     def state(self) -> str:
-        """How far, and how long still at the speed so far."""
+        """How far the grid is, and how long the rest takes at the speed so far."""
         share = self.share()
         end = "all over" if self.ended == len(self.cost) else "no estimate yet"
         if 0 < share < 1:

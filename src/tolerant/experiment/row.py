@@ -17,7 +17,7 @@ import torch
 import tolerant
 from tolerant.experiment.spec import TRAINING_VERSION
 
-# Of the epochs' records; the others repeat the recipe (lr) or are told once a row (time).
+# Of the epochs' records; the rest repeats the recipe (lr) or is in the row itself (time).
 COLUMNS = (
     "train_loss",
     "validation_loss",
@@ -92,7 +92,7 @@ def commit() -> str | None:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", source.name)  # fails in another's checkout that holds this package
+        git("ls-files", "--error-unmatch", source.name)  # fails if only a folder around it is in git
         head = git("rev-parse", "--short=12", "HEAD")
         changes = git("status", "--porcelain", "--untracked-files=no", "--", "..")
     except (OSError, subprocess.CalledProcessError):

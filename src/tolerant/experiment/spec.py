@@ -55,9 +55,8 @@ class RunSpec:
         if self.loss not in REGISTRY:
             raise ValueError(f"loss must be one of {', '.join(REGISTRY)}; got {self.loss!r}.")
         resolved = {**REGISTRY[self.loss].defaults, **dict(self.loss_args)}
-        object.__setattr__(self, "loss_args", resolved)
-        for name in ("loss_args", "model_args"):
-            object.__setattr__(self, name, _frozen_args(getattr(self, name)))
+        object.__setattr__(self, "loss_args", _frozen_args(resolved))
+        object.__setattr__(self, "model_args", _frozen_args(self.model_args))
         object.__setattr__(self, "noise_rate", float(self.noise_rate))  # 0 and 0.0: one key
         if not 0 <= self.noise_rate <= 1:
             raise ValueError(f"noise_rate must be in [0, 1]; got {self.noise_rate!r}.")

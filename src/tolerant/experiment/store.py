@@ -49,9 +49,9 @@ class Store:
     def append(self, row: Mapping[str, Any], *, file: str = "runs.jsonl") -> bool:
         """Add a row and wait until it is on the disk; False when its key is already stored.
 
-        O_APPEND alone would keep whole lines of several writers apart, but not see that the line
-        before was cut by a kill, nor that another writer has just stored the same key. So the
-        folder is locked meanwhile; the kernel frees that lock when its holder dies.
+        O_APPEND alone would keep the lines of several writers apart, but not notice that a kill has
+        cut off the line before, nor that another writer has just stored the same key. So the folder
+        is locked meanwhile; the kernel frees that lock when its holder dies.
         """
         line = json.dumps(row, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
         Path(self.folder).mkdir(parents=True, exist_ok=True)
@@ -112,8 +112,8 @@ class Store:
 def locked(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[bool]:
     """Hold the exclusive lock of an existing folder; yields whether it was got.
 
-    It is that of a file in the folder, opened for writing: NFS shows such a lock to other machines, and
-    one of a folder to none.
+    It is the lock of a file in the folder, opened for writing: on NFS other machines see such a lock, but not
+    the lock of a folder.
     """
     try:
         import fcntl  # POSIX only: reading a store must work without it

@@ -22,7 +22,7 @@ History = dict[str, Any]
 
 
 class Work:
-    """One spec to be trained, here: no store is read or written."""
+    """One spec, to be trained in this process; no store is read or written."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Work:
             estimate = estimate_transition(result, self.problem, device)
             # Whole numbers of 1e-5: half the digits, and 100 classes are 10,000 of them.
             history["estimated_transition_e5"] = np.rint(estimate * 1e5).astype(int).tolist()
-        time_s = max(result.time_s, wall_s)  # a resumed run's clock goes on, the wall's does not
+        time_s = max(result.time_s, wall_s)  # a resumed run's own clock goes on, while wall_s starts anew
         numbers: dict[str, Any] = {
             **row.choose(result.history),
             "realised_noise_rate": self.problem.realised_noise_rate,

@@ -23,7 +23,7 @@ def binary_lq_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""L_q of each logit's own yes or no, truncated at k if given.
+    r"""L_q of each logit as a yes-or-no decision of its own, truncated at k if given.
 
     labels hold 0, 1, probabilities between, or ignore_index. `weight` and `pos_weight` are those of
     `torch.nn.BCEWithLogitsLoss`; `sample_weight` has the labels' shape. A mean divides by the number

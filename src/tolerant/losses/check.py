@@ -17,7 +17,7 @@ def check_reduction(reduction: str) -> None:
 def check_tensor(name: str, value: Tensor) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Call torch.as_tensor({name}).")
-    if type(value) is not Tensor and hasattr(value, "full_tensor"):  # torch's own sentence names an operator
+    if type(value) is not Tensor and hasattr(value, "full_tensor"):  # torch's message names only an operator
         raise TypeError(f"{name} must be whole on each rank; got a DTensor. Pass {name}.full_tensor().")
 
 

@@ -1,4 +1,4 @@
-"""Where a hyper-parameter may lie."""
+"""The values that a hyper-parameter may take."""
 
 from __future__ import annotations
 

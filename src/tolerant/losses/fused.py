@@ -17,7 +17,7 @@ from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
 # Logits of 16 bits are widened to fp32 a block at a time. Smaller blocks would fit into the cores' own
-# caches, but every block costs a dozen operations on one number a row, and for each of its large operations
+# caches, but every block costs a dozen operations on one number per row, and for each of its large operations
 # all threads have to meet, which takes long on a busy machine.
 BLOCK_BYTES = 8 << 20
 # exp(z) needs no shift by the row's maximum where the label's exponential and the sum over the row lie in
@@ -27,7 +27,7 @@ LEAST_LABEL, LEAST_SUM, MOST_SUM = 1e-9, 0.1, 1e12
 TINY = 1e-30
 
 
-# One weight a row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
+# One weight per row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
 RowWeight = Tensor | float
 
 
@@ -135,8 +135,22 @@ def _sweep(
     if gradient is not None and gradient.dtype == dtype and len(logits):
         # The gradient itself is the space for the exponentials: one block, and no other memory.
         log_p, _ = _block(logits, column, each, gradient, gradient, phi, hyper, False)
-        values = phi.value(log_p, **hyper).squeeze(1)
-        return values, weigh(values, row_weight), gradient
+    else:
+        log_p = _in_blocks(logits, column, each, gradient, phi, hyper)
+    values = phi.value(log_p, **hyper).squeeze(1)
+    return values, weigh(values, row_weight), gradient
+
+
+def _in_blocks(
+    logits: Tensor,
+    column: Tensor,
+    row_weight: RowWeight,
+    gradient: Tensor | None,
+    phi: Phi,
+    hyper: dict[str, Any],
+) -> Tensor:
+    """log p_y of all rows, and their gradient, a block of rows at a time in one small space."""
+    dtype = compute_dtype(logits)
     size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
     space = torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
     log_p = torch.empty((len(logits), 1), dtype=dtype)
@@ -147,15 +161,14 @@ def _sweep(
         log_p[rows], shift = _block(
             z,
             column[rows],
-            each[rows] if isinstance(each, Tensor) else each,
+            row_weight[rows] if isinstance(row_weight, Tensor) else row_weight,
             space[: len(z)],
             None if gradient is None else gradient[rows],
             phi,
             hyper,
             shift,
         )
-    values = phi.value(log_p, **hyper).squeeze(1)
-    return values, weigh(values, row_weight), gradient
+    return log_p
 
 
 def _block(

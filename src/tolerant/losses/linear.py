@@ -47,28 +47,14 @@ def linear_lq_loss(
     pass, at the price of a fourth product). With k, rows with :math:`p_y \le k` take no part in the two
     gradient products; counting them stops the host at each chunk, so in a CUDA graph they take part.
     In bf16 each chunk's product is summed in fp32 and its result added to the layer's gradient in
-    bf16; ``accumulate_fp32`` keeps that gradient in fp32 until the end, for 4 bytes a weight.
+    bf16; ``accumulate_fp32`` keeps that gradient in fp32 until the end, for 4 bytes per weight.
 
     >>> hidden, weight = torch.ones(2, 3), torch.eye(4, 3)
     >>> linear_lq_loss(hidden, weight, torch.tensor([0, 3]), q=1.0)
     tensor(0.7969)
     """
     check_reduction(reduction)
-    for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
-        check_tensor(name, value)
-    if hidden.shape[-1] != weight.shape[-1] or weight.ndim != 2:
-        raise ValueError(
-            f"weight must have shape (C, H) with hidden's H = {hidden.shape[-1]}; got {tuple(weight.shape)}."
-        )
-    if labels.shape != hidden.shape[:-1]:
-        raise ValueError(
-            f"labels must have hidden's shape without its last dimension, {tuple(hidden.shape[:-1])}; "
-            f"got {tuple(labels.shape)}."
-        )
-    if chunk_rows is not None and chunk_rows < 1:
-        raise ValueError(f"chunk_rows must be at least 1, or None to have it chosen; got {chunk_rows!r}.")
-    if sample_weight is not None and sample_weight.requires_grad:
-        raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
+    _check_input(hidden, weight, labels, sample_weight, chunk_rows)
     loss, hyper = _loss_of(q, k)
     weights = None if sample_weight is None else sample_weight.reshape(-1)
     weighing = Weighing(None, ignore_index, reduction, weights)
@@ -99,6 +85,26 @@ def linear_lq_loss(
     shape_of_logits = weight.detach()[:1, :1].expand(len(flat), len(weight))
     value = weighted_loss(shape_of_logits, flat_labels, weighing, rows)
     return value.reshape(labels.shape) if reduction == "none" else value
+
+
+def _check_input(
+    hidden: Tensor, weight: Tensor, labels: Tensor, sample_weight: Tensor | None, chunk_rows: int | None
+) -> None:
+    for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
+        check_tensor(name, value)
+    if hidden.shape[-1] != weight.shape[-1] or weight.ndim != 2:
+        raise ValueError(
+            f"weight must have shape (C, H) with hidden's H = {hidden.shape[-1]}; got {tuple(weight.shape)}."
+        )
+    if labels.shape != hidden.shape[:-1]:
+        raise ValueError(
+            f"labels must have hidden's shape without its last dimension, {tuple(hidden.shape[:-1])}; "
+            f"got {tuple(labels.shape)}."
+        )
+    if chunk_rows is not None and chunk_rows < 1:
+        raise ValueError(f"chunk_rows must be at least 1, or None to have it chosen; got {chunk_rows!r}.")
+    if sample_weight is not None and sample_weight.requires_grad:
+        raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
 
 
 def _loss_of(q: float, k: float | None) -> tuple[type[PhiLoss], dict[str, Any]]:

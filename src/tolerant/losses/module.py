@@ -216,7 +216,7 @@ def _triton_serves(logits: Tensor, labels: Tensor, weighing: Weighing, impl: str
     serves = triton_loss.available(logits, weighing.weight, weighing.sample_weight)
     if impl == "triton" and not serves:
         raise ValueError(
-            "impl='triton' must have logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "
+            "impl='triton' needs logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "
             f"installed; got logits on {logits.device}. impl='auto' falls back by itself."
         )
     return serves

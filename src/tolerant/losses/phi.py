@@ -243,7 +243,7 @@ def js(log_p_y: Array, *, pi: float = 0.5) -> Array:
 
 
 def js_weight(log_p_y: Array, *, pi: float) -> Array:
-    finite = _finite(log_p_y)
+    finite = log_p_y.clip(min=-1e30)  # a masked label has log p_y = -inf, and 0 * inf is NaN
     slope = softplus(math.log(pi / (1 - pi)) - finite)
     return exp(finite) * slope / -math.log1p(-pi)
 
@@ -256,11 +256,6 @@ def _rest(log_p_y: Array) -> Array:
 def _log(x: Array, less_one: Array) -> Array:
     """log x from x and x - 1, with all digits near 1, where x has none to spare, and near 0."""
     return where(less_one > -0.5, log1p(less_one), log(x))
-
-
-def _finite(log_p_y: Array) -> Array:
-    """A masked-out label has log p_y = -inf; products p * log p must then be 0, not 0 * inf."""
-    return log_p_y.clip(min=-1e30)
 
 
 class _Apply(torch.autograd.Function):
@@ -287,7 +282,7 @@ class _Apply(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Phi:
-    """A loss of log p_y alone: its value, w = -d value / d log p_y, and where its numbers may lie."""
+    """A loss of log p_y alone: its value, w = -d value / d log p_y, and the domains of its numbers."""
 
     name: str
     value: Callable[..., Tensor]

@@ -36,12 +36,12 @@ def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows
     try:
         losses = rows(flat, row_labels, row_weight)
     except NotImplementedError as error:
-        # With a jvp, torch.compile would refuse the losses, and torch returns 0 for what a second jacfwd
-        # asks of a custom function.
+        # Our autograd functions define no jvp: torch.compile would refuse them, and torch would return 0
+        # for a second jacfwd.
         if "forward mode AD" not in str(error):
             raise
         raise NotImplementedError(
-            "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian take. "
+            "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian need. "
             "Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
         ) from error
     if weighing.reduction == "none":
@@ -74,7 +74,7 @@ def _to_rows(
     """Logits (N, C), labels, the weight of each row, and what is to be added to a mean.
 
     The mean's divisor is part of the row weight, not a division at the end, so that the gradient formed in
-    the forward pass is final. To be added is NaN where no row counts and else 0; None where some row does.
+    the forward pass is final. What is added is NaN if no row counts, else 0; None if some row surely counts.
     """
     flat = rows_of(logits)
     num_rows = flat.shape[0]
@@ -106,5 +106,5 @@ def _to_rows(
     row_weight = row_weight / divisor
     if counts is not None:  # 0 / 0 where no row counts: the mean is NaN, the ignored rows' gradients are 0
         row_weight = torch.where(counts, row_weight, 0.0)
-    nan_if_empty = ((divisor - divisor) / divisor).detach()
+    nan_if_empty = ((divisor - divisor) / divisor).detach()  # 0 / divisor
     return flat, row_labels, row_weight, nan_if_empty

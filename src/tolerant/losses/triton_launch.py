@@ -250,7 +250,7 @@ def _triton_starts() -> bool:
     except Exception as error:
         warnings.warn(
             f"Triton does not start ({type(error).__name__}: {error}), so the slower plain path is used. "
-            "It needs a C compiler and Python's headers, or is to be uninstalled.",
+            "Install a C compiler and Python's headers, or uninstall Triton.",
             RuntimeWarning,
             stacklevel=2,
         )

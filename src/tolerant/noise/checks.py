@@ -1,4 +1,4 @@
-"""What every noise function asks of its arguments, said once."""
+"""The checks of arguments that the noise functions share."""
 
 from __future__ import annotations
 

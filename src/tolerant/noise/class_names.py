@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
+from tolerant.class_names import CIFAR10, FASHION_MNIST
+
 # Data set -> (class names in the data set's order, the paper's pairs of section 4.2).
 PAPER_MAPS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, str], ...]]] = {
     "cifar10": (
-        (
-            "airplane",
-            "automobile",
-            "bird",
-            "cat",
-            "deer",
-            "dog",
-            "frog",
-            "horse",
-            "ship",
-            "truck",
-        ),
+        CIFAR10,
         (
             ("truck", "automobile"),
             ("bird", "airplane"),
@@ -26,18 +17,7 @@ PAPER_MAPS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, str], ...]]] = {
         ),
     ),
     "fashion-mnist": (
-        (
-            "T-shirt/top",
-            "Trouser",
-            "Pullover",
-            "Dress",
-            "Coat",
-            "Sandal",
-            "Shirt",
-            "Sneaker",
-            "Bag",
-            "Ankle boot",
-        ),
+        FASHION_MNIST,
         (
             ("Ankle boot", "Sneaker"),
             ("Sneaker", "Sandal"),

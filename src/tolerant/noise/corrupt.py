@@ -60,7 +60,7 @@ def rows_by_class(labels: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64
 
 
 def draw_from_true(u: NDArray[np.float64], probs: NDArray[np.float64], true_label: int) -> NDArray[np.int64]:
-    """A label for each u; the classes lie along [0, 1) from the true one on, and around."""
+    """A label for each u: [0, 1) is shared out among the classes, the true one first, then the next ones."""
     return (true_label + draw_column(u, np.roll(probs, -true_label, axis=-1))) % probs.shape[-1]
 
 
@@ -73,7 +73,7 @@ def describe(
     rate: float | None,
     seed: int,
 ) -> Corruption:
-    """The drawn labels with everything said about them."""
+    """The drawn labels with their noise rate and manifest."""
     flipped = given != true
     realised = float(flipped.mean())
     manifest = Manifest(

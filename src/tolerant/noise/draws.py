@@ -1,4 +1,4 @@
-"""Random numbers that are the same on every machine, for ever."""
+"""Random numbers that are the same on every machine and stay the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _bits(seed: int, count: int, stream: str) -> NDArray[np.uint64]:
 def uniform_draws(seed: int, count: int, stream: str) -> NDArray[np.float64]:
     """`count` numbers in [0, 1); the first n do not depend on how many follow.
 
-    Made from the raw bits: numpy keeps those for ever, its distributions it may change.
+    Made from the raw bits, which numpy promises never to change; its distributions may change.
     """
     return (_bits(seed, count, stream) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 

@@ -35,11 +35,11 @@ def softmax(logits: ArrayLike) -> NDArray[np.float64]:
 
 
 def anchor_points(probs: ArrayLike, percentile: float = 97.0) -> Transition:
-    """T from anchor points (Patrini et al. 2017): row i is the prediction for the surest i.
+    """T from anchor points (Patrini et al. 2017): row i is the prediction for the row surest of class i.
 
-    "Surest" is the largest probability below the `percentile` of class i's column; 100 takes the
-    very largest. Patrini takes 97 against outliers, and 100 for CIFAR-100: with a percentile of 97
-    a class of less than 3 % of the rows is skipped whole. A class that no row gives any
+    "Surest" means the largest probability below the `percentile` of class i's column; 100 takes the
+    largest of all. Patrini et al. use 97 against outliers, and 100 for CIFAR-100: a percentile of 97
+    passes over all rows of a class that has less than 3 % of them. A class to which no row gives any
     probability keeps its label.
 
     >>> anchor_points([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], percentile=100)
@@ -172,11 +172,11 @@ def noise_rate(transition: ArrayLike, given_labels: ArrayLike) -> NoiseRate:
 
 
 def _true_share(transition: Transition, given_share: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The x >= 0, 1 in sum, of largest sum_j given_share_j log (x T)_j.
+    """The x >= 0 that sums to 1 and maximises sum_j given_share_j log (x T)_j.
 
     By Newton's method on x and the slacks of x >= 0 (primal-dual interior point). Expectation
-    maximisation is simpler, but creeps where two rows of T are nearly alike. That x sums to 1 need not be
-    asked for: with rows of T that do, sum(x) - sum_j given_share_j log (x T)_j is least there.
+    maximisation is simpler, but slow where two rows of T are nearly alike. The sum needs no constraint:
+    as the rows of T sum to 1, sum(x) - sum_j given_share_j log (x T)_j is least where x does, too.
     """
     occurs = given_share > 0.0
     columns, share = transition[:, occurs], given_share[occurs]
@@ -211,7 +211,7 @@ def check_probs(probs: ArrayLike) -> Probs:
         row = int(wrong.argmax())
         shown = np.array2string(array[row, :4], precision=3)
         raise ValueError(
-            "probs must be probabilities, at least 0 and 1 in sum for each row; "
+            "probs must be probabilities, at least 0 and summing to 1 in each row; "
             f"row {row} begins {shown}. For logits use softmax(logits)."
         )
     return array
@@ -228,14 +228,14 @@ def _check_given(given_labels: ArrayLike, probs: Probs) -> NDArray[np.int64]:
 
 
 def _normalise(counts: NDArray[np.float64]) -> Transition:
-    """Rows divided by their sums. A row of zeros, no evidence, becomes the identity's: with a one
-    on the diagonal no label that occurs can end with a column of zeros, whose log is -inf."""
+    """Rows divided by their sums. A row of zeros (no evidence) becomes that of the identity, so that no
+    label that occurs ends with a column of zeros, whose log is -inf."""
     sums = counts.sum(axis=1, keepdims=True)
     return np.where(sums > 0.0, counts / np.where(sums > 0.0, sums, 1.0), np.eye(len(counts)))
 
 
 def _round_to_total(row: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole numbers near `row` with its sum; those rounded farthest give way, ties as cleanlab."""
+    """`row` in whole numbers of the same sum: those rounded farthest give way, ties as in cleanlab."""
     whole = row.round()
     missing = int(np.round(row.sum()) - whole.sum())
     order = np.argsort(row - whole)

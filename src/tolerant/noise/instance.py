@@ -33,14 +33,15 @@ def instance_dependent(
     """Part-dependent noise (Xia et al. 2020, algorithm 2).
 
     Row n is flipped with probability q_n, drawn from a normal distribution with mean `rate`
-    and deviation `std`, truncated to [0, 1]. A random linear map for each true class, applied to
-    the input, says where to: softmax over the other classes. Truncation lifts the mean: a rate of
-    0.1, 0.2, 0.4 flips 0.129, 0.206, 0.400 of the rows. A rate of 0 flips none.
+    and deviation `std`, truncated to [0, 1]. A flipped row's label is drawn from a softmax over the
+    other classes, whose logits are a random linear map of the input, one map for each true class.
+    Truncation lifts the mean: a rate of 0.1, 0.2, 0.4 flips 0.129, 0.206, 0.400 of the rows. A rate
+    of 0 flips none.
 
     `inputs` is an array, or anything with a length that takes an array of row numbers; uint8 is
-    divided by 255. As the map is linear, columns of very different scale want standardising
-    first. Labels depend on sums in float64, so a library of another rounding changes a label
-    only where a draw lies within about 1e-12 of a boundary.
+    divided by 255. As the map is linear, standardise columns of very different scale first. Labels
+    depend on sums in float64: a library that rounds differently changes a label only where a draw
+    lies within about 1e-12 of a boundary.
 
     >>> inputs = np.random.default_rng(0).normal(size=(1000, 5))
     >>> noisy = instance_dependent(inputs, np.arange(1000) % 4, 0.4, num_classes=4, seed=0)

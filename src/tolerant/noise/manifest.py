@@ -1,4 +1,4 @@
-"""What was drawn, in a few lines of JSON that show whether labels are the ones they claim to be."""
+"""What was drawn, as a few lines of JSON by which labels can be verified."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Manifest:
     sha256: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the manifest as JSON, with a digest of its own lines."""
+        """Write the manifest as JSON, with a digest of its own values."""
         write_json(path, asdict(self) | {"manifest_sha256": self._digest()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Manifest:
-        """Read a manifest back; one that was cut or changed gives a ValueError that names it."""
+        """Read a manifest back; a damaged or changed one gives a ValueError that names it."""
         stored = read_json(path)
         names = [field.name for field in fields(cls)]
         if not isinstance(stored, dict) or set(stored) != {*names, "manifest_sha256"}:
@@ -52,7 +52,7 @@ class Manifest:
         manifest = cls(**stored)
         if manifest._digest() != digest:
             raise ValueError(
-                f"{path} was changed after it was written: its lines do not give its "
+                f"{path} was changed after it was written: its values do not match its "
                 "manifest_sha256. Make the noise again with `tolerant noise`."
             )
         return manifest

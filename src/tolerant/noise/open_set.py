@@ -21,7 +21,7 @@ from tolerant.noise.manifest import Manifest, label_digest
 
 @dataclass(frozen=True)
 class OpenSet:
-    """Inputs of which `replaced` rows come from elsewhere; `source` says which row there, or -1.
+    """Inputs of which the `replaced` rows come from elsewhere; `source` says from which row, or -1.
 
     The given labels are what they were; the true label of a replaced row is -1: no class.
     """
@@ -46,10 +46,10 @@ def replace_inputs(
 ) -> OpenSet:
     """Replace each input with probability `rate` by one of `outside_inputs`; labels stay.
 
-    The paper's table 2 after Wang et al. 2018 (CIFAR-10 with CIFAR-100 pictures). The picture is
-    chosen without a look at the label, so the label that stays is a random one for it, and every
-    class keeps its size. No outside row is used twice before all were used. The first n rows
-    do not depend on how many follow.
+    The paper's table 2, after Wang et al. 2018 (CIFAR-10 with CIFAR-100 pictures). The picture is
+    chosen without looking at the label, so its label is a random one, and every class keeps its
+    size. No outside row is used twice before all have been used. The first n rows do not depend on
+    how many follow.
 
     >>> noisy = replace_inputs(np.zeros((4, 2)), [0, 1, 0, 1], np.ones((9, 2)), 0.5,
     ...                        num_classes=2, seed=0)

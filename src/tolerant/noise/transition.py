@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tolerant.class_names import CIFAR100
 from tolerant.matrix import Transition
 from tolerant.noise.checks import check_num_classes, check_rate, check_whole
 from tolerant.noise.class_names import CIFAR100_SUPERCLASSES, PAPER_MAPS, same_name
@@ -118,18 +119,17 @@ def superclass(rate: float, class_names: Names | None = None) -> Transition:
     >>> T[4].nonzero()[0]  # beaver (4) -> dolphin (30), both aquatic mammals
     array([ 4, 30])
     """
-    fine_names = sorted(name for group in CIFAR100_SUPERCLASSES.values() for name in group)
     pairs = [
         (group[i], group[(i + 1) % len(group)])
         for group in CIFAR100_SUPERCLASSES.values()
         for i in range(len(group))
     ]
-    if class_names is not None and {*map(same_name, fine_names)} != {*map(same_name, class_names)}:
+    if class_names is not None and {*map(same_name, CIFAR100)} != {*map(same_name, class_names)}:
         raise ValueError(
             "kind 'superclass' is for the 100 classes of CIFAR-100, and these are others. "
             "Use kind 'pair' with your own pairs."
         )
-    return named_pairs(fine_names if class_names is None else class_names, rate, pairs)
+    return named_pairs(CIFAR100 if class_names is None else class_names, rate, pairs)
 
 
 def block5(rate: float, num_classes: int = 100) -> Transition:

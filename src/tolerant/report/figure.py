@@ -108,7 +108,7 @@ def figure2(store: Store, rows: Sequence[Row]) -> Figure:
 
 @_styled
 def pruning(store: Store, rows: Sequence[Row]) -> Figure:
-    """Over time: how many pruned rows were wrong, how many wrong rows were pruned, and what is left."""
+    """By epoch: how many pruned rows were wrong, how many wrong rows were pruned, and how many are left."""
     pruned = [row for row in rows if row["spec"]["prune"]]
     groups = by_cell(pruned)
     places = sorted({place[:3] for place in groups}, key=lambda p: (p[0], _paper_place(p[1:])))
@@ -198,7 +198,7 @@ def _panels(
 
 
 def _title(figure: Figure, title: str) -> None:
-    width = int(11 * figure.get_figwidth())  # letters that fit, or a caption would lose what was changed
+    width = int(11 * figure.get_figwidth())  # letters that fit: a longer caption would be cut off
     title = "\n".join(textwrap.fill(line, width) for line in title.splitlines())
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
 

@@ -9,7 +9,7 @@ from tolerant.experiment.paper import method
 from tolerant.experiment.store import Row, Store
 
 # The three ways to choose the epoch whose test accuracy is reported. Only the first two can be
-# used without clean labels; the third shows what choosing costs.
+# used without clean labels; the third shows what they lose.
 RULES = {
     "noisy_validation": "noisy validation",
     "last_epoch": "last epoch",
@@ -31,8 +31,8 @@ PROTOCOLS = {
 def select(store: Store, report: str, *, changed: str = "") -> list[Row]:
     """The rows of a report's protocol as it stands, or as `changed` ("epochs=2"), or of "all".
 
-    Of several rows of one seed of a number (the training code's version rose in between, or the spec got
-    a new value) the newest counts: two of them would pass for two seeds.
+    Of several rows of one cell and seed (the training code's version rose in between, or the spec got a new
+    field) the newest counts: two of them would pass for two seeds.
     """
     changed = ",".join(sorted(word.strip() for word in changed.split(",")))
     chosen: dict[tuple[object, ...], Row] = {}

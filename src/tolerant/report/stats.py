@@ -1,4 +1,4 @@
-"""Means, deviations, and whether ours and the paper's number can be the same."""
+"""Means, deviations, and whether our number and the paper's agree."""
 
 from __future__ import annotations
 

@@ -148,11 +148,12 @@ def truncation_tightens(
     [False  True  True  True]
     """
     q, c = _check_q(q), check_classes(num_classes)
-    width = _width(q, c, k)
     if exact:
         attained = truncated_sum_bounds(q, k, c, exact=True)
         width = np.asarray(attained.upper - attained.lower)
-    holds = np.less(width, _plain_width(q, c))
+    else:
+        width = _width(q, c, k)
+    holds = np.less(width, _lemma2_width(q, c))
     return holds if np.ndim(holds) else bool(holds)
 
 
@@ -270,17 +271,18 @@ def _gain(d: Value, q: np.ndarray, k: np.ndarray) -> np.ndarray:
     return np.asarray(d ** (1 - q) * lq(d * k, q))
 
 
-def _plain_width(q: np.ndarray, c: np.ndarray) -> np.ndarray:
+def _lemma2_width(q: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Upper minus lower of lemma 2, without the cancellation: (c^(1-q) - 1) / q."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.expm1((1 - q) * np.log(c)) / q)
 
 
 def _width(q: ArrayLike, c: np.ndarray, k: ArrayLike | None) -> np.ndarray:
+    """Upper minus lower: of lemma 2, or with k of lemma 3, where it is the same for all c."""
     if k is None:
-        return _plain_width(_check_q(q), c)
+        return _lemma2_width(_check_q(q), c)
     q, k = _check_q(q), _check_k(k)
-    return _gain(truncation_d(q, k), q, k)  # upper minus lower of lemma 3, which is the same for all c
+    return _gain(truncation_d(q, k), q, k)
 
 
 def _check_q(q: ArrayLike) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""Symmetric losses (eq. 3 of Zhang & Sabuncu 2018): which are, and which noise they tolerate."""
+r"""Symmetric losses (eq. 3 of Zhang & Sabuncu 2018): which ones are, and which noise they tolerate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def symmetry_constant(
 ) -> float | None:
     r"""C of eq. 3, :math:`\sum_j L(f(x), j) = C` for all predictions, or None if there is none.
 
-    ``loss_fn(logits [n, c], labels [n])`` gives one value a row (``reduction="none"``). The sums are
+    ``loss_fn(logits [n, c], labels [n])`` gives one value per row (``reduction="none"``). The sums are
     compared over random float64 logits of many scales, the uniform prediction and near-one-hot ones;
     "constant" means within ``tolerance`` of the mean, relative to it.
 
@@ -48,7 +48,7 @@ def symmetry_constant(
         values = loss_fn(logits, torch.full((len(logits),), label)).detach()
         if values.shape != total.shape:
             raise ValueError(
-                f"loss_fn must give one value a row, shape {tuple(total.shape)}; got "
+                f"loss_fn must give one value per row, shape {tuple(total.shape)}; got "
                 f'{tuple(values.shape)}. Make the loss with reduction="none".'
             )
         total += values
@@ -88,8 +88,8 @@ def noise_is_tolerable(noise: ArrayLike, num_classes: ArrayLike | None = None) -
     - it needs the condition on the matrix, which appears in theorem 2 only;
     - it needs every loss to be at most C / (c - 1), C the symmetry constant (true of MAE and L_1).
       :math:`L(p, j) = 1 - p_j + 0.9 (p_{j+1} - p_{j-1})`, three classes in a circle, is symmetric and
-      0 only at the label, yet with rows (0.5, 0.1, 0.4), turning, the noisy risk is 0.77 at the true
-      label and 0.24 one step before it.
+      0 only at the label, yet with the rows of T (0.5, 0.1, 0.4), rotated, the noisy risk is 0.77 at the
+      true label and 0.24 one step before it.
 
     >>> print(noise_is_tolerable([0.4, 0.5], num_classes=2))
     [ True False]

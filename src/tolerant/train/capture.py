@@ -3,7 +3,7 @@
 On a GPU the whole step (gather the batch by row number, augment, forward, loss, backward, update) is
 one captured graph. What changes between steps lives on the device: the epoch's order of rows, a
 position in it that the step itself moves on, flips and shifts by row, the learning rate. An epoch is
-then one upload and ``graph.replay()`` a batch, with nothing read back before it ends.
+then one upload and a ``graph.replay()`` per batch, with nothing read back before it ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Stepper:
     """Trains on the rows of one epoch after another.
 
     The last, short batch of an epoch trains on exactly its rows (batch norm sees no others), without
-    a graph: pruning changes its size every few epochs, and one plain step an epoch costs less than a
+    a graph: pruning changes its size every few epochs, and one plain step per epoch costs less than a
     capture for every size. A last batch of one row joins the batch before it, since batch norm needs
     two rows.
     """
@@ -41,21 +41,21 @@ class Stepper:
         recipe: Recipe,
         *,
         bf16: bool,
-        weighted: bool = False,
+        weighted: bool,
         foreign: bool,
-        graph: bool | None = None,
+        graph: bool | None,
     ) -> None:
         self.device = rows.device
         self.model, self.loss, self.rows, self.recipe = model, loss, rows, recipe
         self.weights = Weights(model, recipe, bf16=bf16)
         self.bf16 = bf16
-        self.size = recipe.batch_size
+        self.batch_size = recipe.batch_size
         self.order = torch.arange(len(rows), device=rows.index_device)
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
-        # With weights the loss has one value a row, and rows of weight 0 count in the mean over a batch.
+        # With weights the loss has one value per row, and rows of weight 0 count in the mean over a batch.
         self.sample_weight = torch.ones(len(rows), device=self.device) if weighted else None
-        self._offsets = torch.arange(self.size, device=self.device)
+        self._offsets = torch.arange(self.batch_size, device=self.device)
         self._net: Callable[[Tensor], Any] = torch.compile(model, dynamic=False) if recipe.compile else model
         self._graph: torch.cuda.CUDAGraph | None = None
         self.ranks = rows.ranks
@@ -73,7 +73,7 @@ class Stepper:
 
     def begin(self, epoch_order: Tensor, draws: dict[str, Tensor], lr: float, seed: int) -> None:
         """Take in an epoch: its order of row numbers (pruned ones left out) and its random draws."""
-        self.num_full, self.num_last = split_batches(len(epoch_order), self.size, self._ranks_of_last)
+        self.num_full, self.num_last = split_batches(len(epoch_order), self.batch_size, self._ranks_of_last)
         self.order[: len(epoch_order)].copy_(_pinned(epoch_order, self.device), non_blocking=True)
         for name, draw in draws.items():
             self.rows.draws[name].copy_(_pinned(draw, self.device), non_blocking=True)
@@ -88,20 +88,20 @@ class Stepper:
         return self.num_full + (self.num_last > 0)
 
     def skip(self, steps: int, loss_sum: float) -> None:
-        """Stand where a run stood that stopped after ``steps`` steps of this epoch."""
-        self.position.fill_(steps * self.size)
+        """Go on where a run stopped after ``steps`` steps of this epoch."""
+        self.position.fill_(steps * self.batch_size)
         self.loss_sum.fill_(loss_sum)
         self.steps_done = steps
         self._read_ahead()
 
     def _read_ahead(self) -> None:
         if not self.rows.resident:
-            full = self.order[self.steps_done * self.size : self.num_full * self.size]
-            self._reader = self.rows.read_ahead(*self.ranks.share_batches(full, self.size))
+            full = self.order[self.steps_done * self.batch_size : self.num_full * self.batch_size]
+            self._reader = self.rows.read_ahead(*self.ranks.share_batches(full, self.batch_size))
 
     def step(self) -> None:
         """Train on the epoch's next batch; does not wait for the device."""
-        start = self.steps_done * self.size
+        start = self.steps_done * self.batch_size
         with self._random.seeded(self._seed + self.steps_done):
             if self.steps_done == self.num_full:
                 self._train_on(self.order[start : start + self.num_last], self.model)
@@ -111,7 +111,7 @@ class Stepper:
                 self._graph.replay()  # type: ignore[union-attr]
             else:
                 read = None if self.rows.resident else next(self._reader)
-                self._train_on(self.order[start : start + self.size], self._net, read)
+                self._train_on(self.order[start : start + self.batch_size], self._net, read)
         self.steps_done += 1
 
     def _train_on(self, index: Tensor, net: Callable[[Tensor], Any], read: Tensor | None = None) -> None:
@@ -138,13 +138,13 @@ class Stepper:
         self.loss_sum += loss.detach() * whole
 
     def end(self) -> None:
-        """The epoch is over: bring together what ranks hold apart."""
+        """The epoch is over: combine what each rank has of its own."""
         self.ranks.total_([self.loss_sum])
         self.ranks.average_statistics(self.model)
 
     def _advance(self) -> None:
         self._train_on(self.order.index_select(0, self.position + self._offsets), self._net)
-        self.position += self.size
+        self.position += self.batch_size
 
     def _capture(self) -> None:
         """Record `_advance` once; the state after is the state before."""
@@ -201,15 +201,15 @@ def as_logits(output: Any) -> Tensor:
 
 
 def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
-    """In memory from which a GPU copies while the host goes on."""
+    """In pinned memory, from which a GPU copies while the host goes on."""
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
 class _Random:
-    """Dropout's random numbers, from a seed a step: the same after a stop, or beside other runs."""
+    """Dropout's random numbers, from one seed for each step: the same after a stop, or beside other runs."""
 
     def __init__(self, model: nn.Module, device: torch.device, foreign: bool) -> None:
-        """``foreign``: model or loss were handed over as modules, which may draw where it does not show."""
+        """``foreign``: model or loss are the caller's own modules, which may draw numbers unseen."""
         drops = [m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
         used = any(module.p > 0 for module in drops)
         self.own = torch.Generator(device) if used and device.type == "cuda" else None

@@ -28,9 +28,9 @@ _LOCK = ".checkpoint.lock"
 
 
 class Checkpoints:
-    """The checkpoint in one folder; ``run`` is what the run is, and must be the same to go on.
+    """The checkpoint in one folder; ``run`` describes the run, and must be the same for it to go on.
 
-    One process at a time writes there; of several ranks the first has the ``lock``.
+    One process at a time writes there; of several ranks only the first takes the ``lock``.
     """
 
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any], *, lock: bool = True) -> None:
@@ -40,7 +40,7 @@ class Checkpoints:
         self._best: str | None = None  # the file of best weights that is known to be this run's
         self._writer = ThreadPoolExecutor(1)
         self._pending: Future[None] | None = None
-        # A read-only folder, a numpy number among the values: shown before an epoch is spent.
+        # A read-only folder, or a numpy number among the values, is refused before an epoch is spent.
         extra("safetensors.torch")
         to_json(self.run)
         make_folder(self.folder)
@@ -58,8 +58,8 @@ class Checkpoints:
     ) -> None:
         """Copy everything now and write it in another thread: the device need not wait for a disk.
 
-        The best weights are written only when they are another epoch's than the last time. An error
-        of writing is raised by the next `save` or `flush`.
+        The best weights are written only if they are of another epoch than the last time. An error in
+        writing is raised by the next `save` or `flush`.
         """
         self.flush()
         files = {"state": f"state-{record['epoch']:05d}-{record['step']:07d}.safetensors"}
@@ -126,16 +126,16 @@ class Checkpoints:
                     "Delete the folder to start anew."
                 ) from error
         self._best = record["files"].get("best")
-        if self._writes:  # a kill may have come between the last checkpoint and the end of its predecessor
+        if self._writes:  # a kill may have left files of the checkpoint before this one
             self._delete_all_but(record["files"])
         return record, loaded["state"], loaded.get("best")
 
 
 def _locked(path: Path) -> int | None:
-    """An open file whose lock is ours until it is closed or we die; None where there are no locks.
+    """An open file that is locked until it is closed or the process ends; None where there are no locks.
 
-    By lockf: a lock of flock would go to processes forked meanwhile (a DataLoader's), and outlive a killed
-    trainer with them.
+    lockf, not flock: a flock would be inherited by processes forked meanwhile (a DataLoader's), and outlive a
+    killed trainer with them.
     """
     try:
         import fcntl
@@ -146,7 +146,7 @@ def _locked(path: Path) -> int | None:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
-        if error.errno not in (errno.EACCES, errno.EAGAIN):  # some network disks know no locks
+        if error.errno not in (errno.EACCES, errno.EAGAIN):  # some network disks have no locks
             return None
         raise ValueError(
             f"checkpoint folder {path.parent} is in use: another process trains with it. Wait until that one "

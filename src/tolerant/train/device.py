@@ -21,15 +21,15 @@ def pick_device(device: str | torch.device = "auto") -> torch.device:
         refusal = f"device must be 'auto', 'cpu' or 'cuda'; got {str(device)!r}."
         try:
             picked = torch.device(device)
-        except RuntimeError:  # torch's lists twenty devices, most of which nobody has
+        except RuntimeError:  # torch's own message lists twenty devices, most of which nobody has
             raise ValueError(refusal) from None
         if picked.type not in ("cpu", "cuda"):
             raise ValueError(refusal)
         if picked.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device 'cuda' is not there: torch sees no GPU. Use device='cpu'.")
+            raise ValueError("device 'cuda' is not available: torch sees no GPU. Use device='cpu'.")
         if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
             raise ValueError(
-                f"device {str(picked)!r} is not there: torch sees {torch.cuda.device_count()} GPU(s), "
+                f"device {str(picked)!r} is not available: torch sees {torch.cuda.device_count()} GPU(s), "
                 "and the first is 'cuda:0'."
             )
     else:
@@ -61,9 +61,9 @@ def _cpu_multiplies_bf16() -> bool:
 def keep_freed_memory() -> None:
     """Ask glibc to keep what training frees: the next step needs it again.
 
-    By default it hands the large tensors of a step back to the kernel and faults them in again: up
-    to 14,000 page faults a step of the small CNN, a sixth of its time. Up to 1 GiB stays with the
-    process instead. Other C libraries are left alone.
+    By default it returns the large tensors of a step to the kernel, and the next step faults them in
+    again: up to 14,000 page faults in each step of the small CNN, a sixth of its time. Up to 1 GiB
+    stays with the process instead. Other C libraries are left alone.
     """
     with suppress(AttributeError, OSError, TypeError):  # TypeError: Windows has no library without a name
         mallopt = ctypes.CDLL(None).mallopt
@@ -94,12 +94,13 @@ class Clock:
     """Seconds of an epoch's training, on the device's own clock where it has one."""
 
     def __init__(self, device: torch.device) -> None:
-        self._events: list[torch.cuda.Event] = []
         self._on_gpu = device.type == "cuda"
-        self._times = [time.perf_counter()]
+        self._start = time.perf_counter()
+        self._marks: list[float] = []
+        self._events: list[torch.cuda.Event] = []
 
     def mark(self) -> None:
-        self._times.append(time.perf_counter())
+        self._marks.append(time.perf_counter())
         if self._on_gpu:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
@@ -109,7 +110,7 @@ class Clock:
         """Between the two marks; on a GPU both must have been reached."""
         if self._on_gpu:
             return self._events[0].elapsed_time(self._events[1]) / 1e3
-        return self._times[2] - self._times[1]
+        return self._marks[1] - self._marks[0]
 
     def total_s(self) -> float:
-        return time.perf_counter() - self._times[0]
+        return time.perf_counter() - self._start

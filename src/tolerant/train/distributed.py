@@ -104,7 +104,7 @@ _joined = _ALONE
 
 
 def current() -> Ranks:
-    """The ranks that runs made now are trained by."""
+    """The ranks that a run made now is shared by."""
     return _joined
 
 
@@ -125,7 +125,7 @@ def join(device: str | torch.device = "auto") -> Iterator[Ranks]:
         local = int(os.environ["LOCAL_RANK"])
         if local >= torch.cuda.device_count():
             raise ValueError(
-                f"torchrun must start at most a rank a GPU; this is the rank of GPU {local} and there are "
+                f"torchrun must start at most one rank per GPU; this is that of GPU {local} and there are "
                 f"{torch.cuda.device_count()}. Lower --nproc-per-node, or use device='cpu'."
             )
         torch.cuda.set_device(local)

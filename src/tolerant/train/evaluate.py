@@ -21,7 +21,7 @@ _PIXELS = 32 * 32  # of a CIFAR picture
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """One number a row, and sums over rows, all still on the device."""
+    """One number for each row, and sums over rows, all still on the device."""
 
     log_p_y: Tensor
     """float32 [N]: log-probability of the row's label."""
@@ -87,13 +87,13 @@ def _logits(model: nn.Module, inputs: Tensor, bf16: bool) -> Tensor:
 def _part_size(rows: Rows) -> int:
     """Rows to score at a time, in equal parts: at most 2,500 to fill a GPU, or 500 that fit a CPU's caches.
 
-    Of pictures larger than CIFAR's fewer, with as many pixels in all, or scoring would need more memory than
+    Of pictures larger than CIFAR's fewer, of as many pixels in all: scoring must not need more memory than
     training.
     """
     most = 2500 if rows.device.type == "cuda" else 500
     most = max(1, most * _PIXELS // max(_PIXELS, rows.pixels))
-    parts = max(1, -(-len(rows) // most))
-    return max(1, -(-len(rows) // parts))
+    parts = -(-len(rows) // most)
+    return -(-len(rows) // parts)
 
 
 @contextmanager

@@ -60,8 +60,8 @@ class Fleet:
         checkpoint folder and then raises KeyboardInterrupt; a second one does not wait.
 
         Over several ranks (`tolerant.train.distributed`) jobs train one after the other, rank 0 alone shows
-        progress, and a job that fails ends all: what fails on one rank may go on on the others, which
-        would then exchange the gradients of two jobs.
+        progress, and a job that fails ends them all: what fails on one rank may succeed on the others,
+        and ranks would then exchange the gradients of two jobs.
         """
         stop = _Stop()
         progress: ProgressMode = "quiet" if current().rank else self.progress
@@ -99,10 +99,10 @@ class _Runs:
         self.active: dict[int, tuple[Run, Iterator[bool]]] = {}
         self.ended: dict[int, TrainResult | Exception] = {}
         self.failed: list[Exception] = []
-        """Those whose runs still hold memory that the other runs could use."""
+        """Errors whose tracebacks still hold memory that the other runs could use."""
 
     def start_more(self) -> None:
-        """Begin waiting jobs for as long as there is room beside those under way."""
+        """Start waiting jobs while there is room beside those under way."""
         while len(self.active) < self._most:
             index, job = next(self._waiting, (-1, None))
             if job is None:
@@ -153,7 +153,7 @@ class _Runs:
 
 
 def _let_go(failed: list[Exception], device: torch.device) -> None:
-    """Free the memory of failed runs: an error's traceback keeps its frames, and these the run.
+    """Free the memory of failed runs: an error's traceback keeps its frames alive, and they the run.
 
     Called only while other runs go on: the frames of the last one to fail are left to a debugger.
     """

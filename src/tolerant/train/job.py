@@ -1,4 +1,4 @@
-"""What to train, checked before anything is spent on it; and what came of it."""
+"""What to train, checked before anything is spent on it, and the result."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.split import split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
+from tolerant.matrix import check_transition
+from tolerant.train.evaluate import predict_log_proba
 from tolerant.train.models import build, input_size
 from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Recipe
@@ -152,26 +154,20 @@ class Job:
             loss = make_loss(self.loss, **self.loss_args)
         if self.transition is None:
             return loss
-        transition = torch.as_tensor(np.asarray(self.transition), dtype=torch.float32)
-        if transition.shape != (self.dataset.num_classes,) * 2:
-            raise ValueError(
-                f"transition must be {self.dataset.num_classes} x {self.dataset.num_classes}, a row "
-                f"and a column a class; got shape {tuple(transition.shape)}."
-            )
+        transition = check_transition(np.asarray(self.transition), self.dataset.num_classes)
         if not isinstance(loss, PhiLoss):
             raise ValueError(
                 "transition corrects losses of p_y alone (cce, lq, mae, ...); got "
                 f"{type(loss).__name__}. Leave transition out, or choose one of those."
             )
-        return ForwardCorrected(loss, transition)
+        return ForwardCorrected(loss, torch.as_tensor(transition, dtype=torch.float32))
 
     def identity(self, loss: nn.Module) -> dict[str, Any]:
-        """What must be the same for a checkpoint to be gone on from."""
-        named = isinstance(self.model, str)
-        weight = None if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
+        """What must be the same for a run to go on from a checkpoint."""
+        weight = self.sample_weight
         limits = {"at_most": self.prune_at_most, "class_at_most": self.prune_class_at_most}
         limits = {name: share for name, share in limits.items() if share < 1}
-        # What few runs have is named only where it is set: so checkpoints without it stay valid.
+        # What few runs have is named only where it is set, so that older checkpoints without it stay valid.
         rare: dict[str, Any] = {}
         if self.validation is not None:
             rare["validation"] = _digest(self.validation.given_labels)
@@ -181,12 +177,12 @@ class Job:
         return {
             "recipe": self.recipe.to_dict(),
             "prune": None if self.prune is None else asdict(self.prune) | limits,
-            "model": self.model if named else type(self.model).__name__,
+            "model": self.model if isinstance(self.model, str) else type(self.model).__name__,
             "model_args": {k: _plain(v) for k, v in self.model_args.items()},
             "loss": str(loss),
             "inputs": [*map(int, self.dataset.inputs.shape)],
             "given_labels": _digest(self.dataset.given_labels),
-            "sample_weight": None if weight is None else _digest(weight),
+            "sample_weight": None if weight is None else _digest(np.asarray(weight, np.float64)),
             "transition": None if self.transition is None else np.asarray(self.transition).tolist(),
             **rare,
         }
@@ -206,7 +202,7 @@ def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) ->
     weight = np.asarray(sample_weight)
     if weight.shape != (num_rows,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(
-            f"sample_weight must be {num_rows} finite numbers of 0 or more, one a row; "
+            f"sample_weight must be {num_rows} finite numbers of 0 or more, one per row; "
             f"got shape {weight.shape}."
         )
     if not weight[train_index].any():
@@ -229,12 +225,12 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TrainResult:
-    """A trained model and how it came about.
+    """A trained model and the history of its training.
 
-    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals; where none
-    beats naming the most frequent label, the one of the lowest loss), or the last with ``select="last"``.
-    The test set chooses nothing: ``oracle_test_accuracy``, the best of all epochs, is what choosing by it
-    would have shown, and no fair result.
+    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals; if none
+    beats always naming the most frequent label, the one of the lowest loss), or the last with
+    ``select="last"``. The test set chooses nothing: ``oracle_test_accuracy``, the best of all epochs, is
+    what choosing by it would have shown, and is no fair result.
     """
 
     model: nn.Module
@@ -242,7 +238,7 @@ class TrainResult:
     preprocess: Preprocess
     recipe: Recipe
     history: list[Record]
-    """One row an epoch, epochs counted from 0."""
+    """One record for each epoch, counted from 0."""
     epoch: int
     """The chosen epoch."""
     validation_accuracy: float | None
@@ -266,6 +262,4 @@ class TrainResult:
 
     def predict_log_proba(self, dataset: NoisyDataset, *, device: str | torch.device = "cpu") -> np.ndarray:
         """Log-probabilities of all classes for new rows, float32 (N, C)."""
-        from tolerant.train.evaluate import predict_log_proba
-
         return predict_log_proba(self.model, dataset, self.preprocess, device=device)

@@ -64,7 +64,7 @@ def _mean_p_y(stepper: Stepper, wrong: np.ndarray) -> dict[str, Tensor]:
 
 
 def pruning_record(pruner: Pruner, wrong: np.ndarray | None) -> Record:
-    """Share of rows kept; where truth is known, how well the pruned rows are the wrong ones."""
+    """Share of rows kept; where the true labels are known, precision and recall of pruning."""
     pruned = ~pruner.kept.numpy()
     record: Record = {"kept_fraction": 1.0 - float(pruned.mean())}
     if wrong is not None:
@@ -75,7 +75,7 @@ def pruning_record(pruner: Pruner, wrong: np.ndarray | None) -> Record:
 
 
 def refuse_divergence(record: Record, epoch: int, lr: float, saved: str) -> None:
-    """Stop a run whose numbers have left the finite ones."""
+    """Stop a run whose numbers are no longer finite."""
     for name in ("train_loss", "validation_loss", "weight_norm"):
         value = record.get(name, 0.0)
         if not math.isfinite(value):

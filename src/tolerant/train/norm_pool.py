@@ -1,8 +1,8 @@
 """Batch norm, 2 x 2 max-pooling and ReLU, as a CPU should do them: each on as few numbers as possible.
 
-Batch norm maps a channel by one straight line, so the largest of four places can be found before it, and
-the line and the ReLU are for a quarter of the places. In the backward pass only the places found have a
-gradient of their own: the sums over it take a quarter too, and all places share what the statistics add.
+Batch norm maps each channel by one straight line, so the largest of four places can be found first, and the
+line and the ReLU are computed for a quarter of the places. In the backward pass only those places have a
+gradient of their own: the sums over it take a quarter too, and all places have what the statistics add.
 """
 
 from __future__ import annotations
@@ -83,4 +83,4 @@ def _channels(values: Tensor) -> Tensor:
 
 
 def _places(x: Tensor) -> Tensor:
-    return x.permute(0, 2, 3, 1).view(len(x), -1, x.shape[1])  # a matrix a picture, as channels-last lies
+    return x.permute(0, 2, 3, 1).view(len(x), -1, x.shape[1])  # a matrix per picture, as it lies in memory

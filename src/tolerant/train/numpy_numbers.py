@@ -1,4 +1,4 @@
-"""Settings given as numpy's numbers: a search over `numpy.arange` or `scipy.stats` hands out such."""
+"""Settings given as numpy numbers, as by a search over `numpy.arange` or `scipy.stats`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def unwrap_numbers(settings: Any) -> None:
-    """Make them Python's own, which JSON holds and checks of types know, in a frozen dataclass."""
+    """Make them Python numbers, as JSON and checks of types want them, in a frozen dataclass."""
     for name, value in vars(settings).items():
         if isinstance(value, np.generic):
             object.__setattr__(settings, name, value.item())

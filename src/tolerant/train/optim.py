@@ -73,7 +73,7 @@ class Weights:
         self.cast_down()
 
     def _update(self) -> None:
-        # The functions behind torch.optim's classes, whose bookkeeping costs a small MLP 5 % a step.
+        # The functions behind torch.optim's classes, whose bookkeeping is 5 % of a small MLP's step.
         # A layer that this step left out stays as it is: its fp32 master still has the last step's gradient.
         pairs = zip(self.trained.items(), self._computing, strict=True)
         named = {n: w for (n, w), parameter in pairs if parameter.grad is not None}
@@ -134,19 +134,19 @@ class Weights:
         }
 
     def state(self) -> dict[str, Tensor]:
-        """All that a step changes: `tensors` under ``w/`` and `optimizer_tensors` under ``o/``."""
+        """Everything that a step changes: `tensors` under ``w/`` and `optimizer_tensors` under ``o/``."""
         weights = {f"w/{name}": tensor for name, tensor in self.tensors().items()}
         return weights | {f"o/{name}": tensor for name, tensor in self.optimizer_tensors().items()}
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy stored `tensors` into those there are, in place."""
+        """Copy stored `tensors` into the present ones, in place."""
         copy_into(self.tensors(), weights)
         self.cast_down()
 
     @torch.no_grad()
     def load_state(self, stored: Mapping[str, Tensor]) -> None:
-        """Copy a stored `state` into the tensors there are, in place; other entries are passed over."""
+        """Copy a stored `state` into the present tensors, in place; other entries are passed over."""
         copy_into(self.state(), {name: t for name, t in stored.items() if name.startswith(("w/", "o/"))})
         self.cast_down()
 
@@ -194,7 +194,7 @@ def clone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A copy of every tensor on the host, where a second set of weights costs no GPU memory.
 
-    Contiguous: safetensors knows no channels-last, and loading copies into the tensors there are.
+    Contiguous: safetensors has no channels-last layout, and loading copies into the present tensors.
     """
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 

@@ -1,4 +1,4 @@
-"""What a person sees while runs train: a bar each on a terminal, else a line an epoch."""
+"""What a person sees while runs train: a bar for each run on a terminal, else a line per epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDE = 110  # columns that a bar with all its numbers takes
 class Display:
     """Shows runs on standard error; "auto" is bars on a terminal with rich, else lines."""
 
-    def __init__(self, mode: ProgressMode = "auto") -> None:
+    def __init__(self, mode: ProgressMode) -> None:
         if mode not in ("auto", "bar", "lines", "quiet"):
             raise ValueError(f"progress must be 'auto', 'bar', 'lines' or 'quiet'; got {mode!r}.")
         self._bars: Any = None

@@ -67,9 +67,9 @@ class Pruner:
     r"""Which rows train: all of them at first, then those whose last reported p_y is above ``k``.
 
     Args:
-        ids_or_num_rows: the number of rows N, whose ids are then 0 .. N-1 (state: 5 bytes a row, 1
+        ids_or_num_rows: the number of rows N, whose ids are then 0 .. N-1 (state: 5 bytes per row, 1
             to 4 more with labels); or their ids, any distinct hashable values such as file names
-            (a dictionary besides, about 100 bytes a row).
+            (a dictionary besides, about 100 bytes per row).
         given_labels: int [N]; with it a class that would vanish is noticed, without it only that
             no row at all would be left.
         k: threshold in (0, 1). p_y and k are compared in float32.
@@ -209,7 +209,7 @@ class Pruner:
         return KeptSampler(self, order, generator, num_replicas, rank)
 
     def state_dict(self) -> dict[str, Any]:
-        """A tensor, numbers and strings; ``kept`` follows from them."""
+        """A tensor, numbers and strings, from which ``kept`` follows."""
         return {"p_y": self.p_y, "k": self.k, "num_rows": self.num_rows, "ids": self._digest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -242,7 +242,7 @@ class Pruner:
             ) from None
 
     def _own_kept(self) -> None:
-        """Before a change: a `kept` that was handed out stays as it is, and is copied first."""
+        """Before a change: copy `kept` if it was handed out, since that tensor must not change."""
         if self._kept_is_lent:
             self._kept = self._kept.copy()
             self._kept_is_lent = False
@@ -280,7 +280,7 @@ class Pruner:
         return counts
 
     def _decide(self) -> str:
-        """Set anew, for all rows, what follows from p_y; says what `_rescue` says."""
+        """Decide about all rows from their p_y; returns what `_rescue` does."""
         self._own_kept()
         for block in _blocks(self.num_rows):
             self._kept[block] = self._rule(self._p_y[block])
@@ -288,7 +288,7 @@ class Pruner:
         return self._rescue()
 
     def _rescue(self) -> str:
-        """Give each class below its floor its best rows back; says what would have been missing, if any."""
+        """Give each class below its floor its best rows back; returns what would have been missing, or ""."""
         short = np.flatnonzero(self._above < self._floor)
         best = [np.empty(0, dtype=np.int64)]
         for label, index in self._pruned_of(short):

@@ -1,4 +1,4 @@
-"""Checked reading of what a user names rows, labels and probabilities with."""
+"""The ids, labels and probabilities that a user passes to the pruner, checked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_ids(source: Any) -> tuple[int, dict[Hashable, int] | None, str]:
 
 
 def read_labels(given_labels: Any, num_rows: int) -> np.ndarray:
-    """[N] in the smallest unsigned integer type: one byte a row up to 256 classes."""
+    """[N] in the smallest unsigned integer type: one byte per row up to 256 classes."""
     labels = read_integers("given_labels", given_labels)
     if len(labels) != num_rows or labels.min() < 0:
         raise ValueError(
@@ -76,6 +76,6 @@ def read_p_y(p_y: Any, num_ids: int) -> np.ndarray:
     if outside.any():
         raise ValueError(
             f"p_y must be in [0, 1]; got {p[outside][0]} ({outside.sum()} such rows). "
-            "NaN: the model has diverged; negative: of log-probabilities take the exponential."
+            "NaN means that the model has diverged; log-probabilities need the exponential first."
         )
     return p

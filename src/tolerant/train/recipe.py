@@ -65,8 +65,8 @@ class Recipe:
     score_every: int = 10
     """Epochs between scorings of the training rows, for mean p_y in the history; 0: never."""
     seed: int = 0
-    """Of the split, the weights, the order of rows and what is drawn for them. On a CPU a seed gives the
-    same bits, alone or beside other runs; with another number of threads convolutions add up differently."""
+    """Of the split, the weights, the order of rows and their augmentation. On a CPU a seed gives the same
+    bits, alone or beside other runs; with another number of threads convolutions round differently."""
 
     def __post_init__(self) -> None:
         unwrap_numbers(self)
@@ -142,7 +142,7 @@ def _is_number(value: Any) -> bool:
 
 
 def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
-    """A ValueError for the first key that is no field of the dataclass ``cls``."""
+    """A ValueError for the first key that is not a field of the dataclass ``cls``."""
     known = [field.name for field in fields(cls)]
     for key in values:
         if key not in known:

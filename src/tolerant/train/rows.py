@@ -32,7 +32,7 @@ class Preprocess:
 
     @classmethod
     def fit(cls, inputs: Inputs, kind: str, recipe: Recipe) -> Preprocess:
-        """Measure ``inputs``; pixels are added as whole numbers, so no order of adding shows."""
+        """Measure ``inputs``; pixels are added as whole numbers, so the order of adding does not matter."""
         num_rows, shape = len(inputs), tuple(inputs.shape[1:])
         total = np.zeros(shape, np.int64 if kind == "image" else np.float64)
         squares = np.zeros(shape, np.float64)
@@ -77,8 +77,7 @@ class Rows:
     ) -> None:
         self.weight: Tensor | None = None
         if weight is not None:  # of mean 1, so that weights change no learning rate
-            mean = max(float(np.mean(weight)), 1e-300)
-            self.weight = torch.from_numpy((weight / mean).astype(np.float32)).to(device)
+            self.weight = torch.from_numpy((weight / np.mean(weight)).astype(np.float32)).to(device)
         self.device, self.kind = device, preprocess.kind
         self.pixels = math.prod(preprocess.mean.shape[:2]) if self.kind == "image" else 1
         self.dtype = torch.bfloat16 if bf16 else torch.float32
@@ -102,12 +101,12 @@ class Rows:
         return self._resident is not None
 
     def make_draws(self, recipe: Recipe) -> None:
-        """Room for the epoch's flips and shifts, one a row: pruning a row moves no other's."""
+        """Room for the epoch's flips and shifts, one for each row: pruning a row changes no other's."""
         if self.kind == "image" and recipe.augment != "none":
             draws = draw_epoch(len(self), recipe, torch.Generator())
             self.draws = {name: d.to(self.index_device) for name, d in draws.items()}
 
-    def batch(self, index: Tensor, read: Tensor | None = None) -> Tensor:
+    def batch(self, index: Tensor, read: Tensor | None) -> Tensor:
         """Training inputs of the rows ``index``, augmented; ``read``: from `read_ahead`."""
         if self._resident is None:
             rows = self._batches.take(index) if read is None else read
@@ -154,7 +153,7 @@ class Rows:
 
 def draw_epoch(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
     """Flips and shifts for every row, drawn on the CPU: the same on every device."""
-    flip, shift = draw(num_rows, generator)  # both in any case: one does not depend on the other
+    flip, shift = draw(num_rows, generator)  # always both: shifts stay the same without flips
     draws = {}
     if "flip" in recipe.augment:
         draws["flip"] = flip

@@ -28,7 +28,7 @@ from tolerant.train.rows import Preprocess, Rows, draw_epoch
 
 
 class Run:
-    """A job on a device. ``for busy in run.go(): ...`` trains it; ``run.result`` is what came of it.
+    """A job on a device. ``for busy in run.go(): ...`` trains it; ``run.result`` is its result.
 
     **Pruning** (algorithm 1 of the paper). Before an epoch that the schedule names, "the model at the
     optimal epoch based on maximum validation accuracy" scores every training row. Read here as: of all
@@ -151,13 +151,14 @@ class Run:
     def _train_epoch(self, clock: Clock) -> Generator[bool, None, int]:
         stepper = self.stepper
         order, draws, seed = self._draw_epoch()
+        self._weigh_rows()
         stepper.begin(order, draws, self.recipe.lr_at(self.epoch), seed)
         if self.step:
             stepper.skip(self.step, self._loss_sum)
         clock.mark()
         while stepper.steps_done < stepper.num_steps:
             if self.stop_requested:
-                if stepper.ranks.size == 1:  # others may stand at another step
+                if stepper.ranks.size == 1:  # with more, the others may be at another step
                     self.step, self._loss_sum = stepper.steps_done, float(stepper.loss_sum)
                     self._save()
                 raise KeyboardInterrupt
@@ -168,7 +169,7 @@ class Run:
         return len(order)
 
     def _draw_epoch(self) -> tuple[Tensor, dict[str, Tensor], int]:
-        """The epoch's order and draws, from the seed and the epoch alone.
+        """The epoch's order, draws and seed of its steps, from the recipe's seed and the epoch alone.
 
         All rows are ordered and drawn for, then the pruned ones left out: neither the order nor the
         augmentation of the others changes.
@@ -179,12 +180,16 @@ class Run:
         draws = draw_epoch(len(self.rows), self.recipe, generator) if self.rows.draws else {}
         if self.pruner is not None and not self._prune_by_weight:
             order = order[self.pruner.kept[order]]
-        if self.stepper.sample_weight is not None:
-            weight = 1.0 if self.rows.weight is None else self.rows.weight
-            if self.pruner is not None and self._prune_by_weight:
-                weight = weight * self.pruner.weights.to(self.device)
-            self.stepper.sample_weight.copy_(torch.as_tensor(weight))
         return order, draws, int(state[1])
+
+    def _weigh_rows(self) -> None:
+        """How much each row counts in this epoch: its own weight, or 0 where it is pruned by weight."""
+        if self.stepper.sample_weight is None:
+            return
+        weight = 1.0 if self.rows.weight is None else self.rows.weight
+        if self.pruner is not None and self._prune_by_weight:
+            weight = weight * self.pruner.weights.to(self.device)
+        self.stepper.sample_weight.copy_(torch.as_tensor(weight))
 
     def _prune(self) -> Iterator[bool]:
         assert self.pruner is not None
@@ -247,8 +252,8 @@ class Run:
     def _is_better(self, record: Record, best: Record) -> bool:
         """By noisy-validation accuracy; where neither beats the most frequent label, by the loss.
 
-        With one label in twenty of the rare class, every epoch that never names it is as accurate as any
-        other. The first of them, hardly trained, would prune that class, and be the result.
+        If one label in twenty is of the rare class, all epochs that never name it are equally accurate.
+        The first of them, hardly trained, would prune that class and be the result.
         """
         accuracy, highest = record["validation_accuracy"], best["validation_accuracy"]
         if max(accuracy, highest) <= self._constant_accuracy:
@@ -325,7 +330,7 @@ class Run:
 
 
 def _constant_accuracy(rows: Rows) -> float:
-    """The accuracy of naming one class for all rows, that of most weight; a hair more, for rounding."""
+    """The accuracy of naming the class of most weight for all rows; a little more, for rounding."""
     weight = None if rows.weight is None else rows.weight.cpu().double()
     return float(torch.bincount(rows.labels.cpu(), weight).max()) / len(rows) + 1e-9
 
@@ -336,7 +341,7 @@ def _on_device(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _per_row(loss: nn.Module) -> nn.Module:
-    """The loss with one value a row, to be weighed."""
+    """The loss with one value per row, to be weighed."""
     loss = copy.deepcopy(loss)
     reducing = [module for module in loss.modules() if hasattr(module, "reduction")]
     if not reducing:

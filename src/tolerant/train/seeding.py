@@ -15,8 +15,8 @@ _LENT = threading.RLock()
 def seeded(seed: int) -> Iterator[None]:
     """The CPU's generator starts from ``seed``; afterwards it is where the caller had it.
 
-    All threads of a process share it: without the lock, of two that train at once, as under joblib's
-    threads, one would draw its weights from the other's seed.
+    All threads of a process share it: without the lock, of two that train at once (joblib's threads), one
+    would draw its weights from the other's seed.
 
     >>> with seeded(0):
     ...     first = torch.rand(1)

@@ -1,4 +1,4 @@
-// One card a suspect: what it is, what it was called, what the model would call it, three buttons.
+// One card for each suspect: what it is, what it was called, what the model would call it, three buttons.
 const VERDICTS = { accept: "✓ Now", keep: "= Kept", change: "✎ Now" };
 
 function content(row) {
@@ -9,13 +9,16 @@ function content(row) {
     const scrolls = DATA.texts[row].length > 300 ? { tabindex: "0", role: "group", "aria-label": "Text" } : {};
     return make("div", { class: "words", ...scrolls, text: DATA.texts[row] });
   }
-  if (DATA.values) {
-    const scrolls = DATA.features.length > 7 || DATA.values[row].some((value) => value.length > 100);
-    const values = make("dl", { class: "values", tabindex: scrolls ? "0" : null });
-    DATA.values[row].forEach((value, column) => values.append(make("dt", { text: DATA.features[column] }), make("dd", { text: value })));
-    return values;
-  }
-  return make("div", {});
+  const scrolls = DATA.features.length > 7 || DATA.values[row].some((value) => value.length > 100);
+  const values = make("dl", { class: "values", tabindex: scrolls ? "0" : null });
+  DATA.values[row].forEach((value, column) => values.append(make("dt", { text: DATA.features[column] }), make("dd", { text: value })));
+  return values;
+}
+
+function prunedText(row) {
+  if (DATA.prunedAt[row] === 0) return "left out";
+  if (DATA.prunedAt[row] !== null) return `pruned, epoch ${DATA.prunedAt[row]}`;
+  return DATA.kept && !DATA.kept[row] ? "pruned" : "";
 }
 
 function belief(kind, title, label, p) {
@@ -37,7 +40,6 @@ function button(action, text, spoken, key) {
 function makeCard(row, position, total) {
   const given = className(DATA.given[row]);
   const suggested = className(DATA.suggested[row]);
-  const pruned = DATA.prunedAt[row] === 0 ? "left out" : DATA.prunedAt[row] !== null ? `pruned, epoch ${DATA.prunedAt[row]}` : DATA.kept && !DATA.kept[row] ? "pruned" : "";
   const beliefs = make("dl", { class: "beliefs" });
   beliefs.append(...belief("given", "Given", DATA.given[row], DATA.p[row]),
     ...belief("suggested", "Suggested", DATA.suggested[row], DATA.confidence[row]));
@@ -48,7 +50,7 @@ function makeCard(row, position, total) {
   content(row),
   make("div", { class: "facts-of-row" },
     make("p", { class: "origin" }, make("span", { text: DATA.ids[row], title: DATA.ids[row] }),
-      make("span", { class: "verdict", hidden: "" }), make("span", { class: "pruned", text: pruned })),
+      make("span", { class: "verdict", hidden: "" }), make("span", { class: "pruned", text: prunedText(row) })),
     beliefs),
   make("div", { class: "decide", role: "group", "aria-label": "Decide" },
     button("accept", "Accept", suggested, "A"), button("keep", "Keep", given, "K"), button("change", "Other…", "label", "C")));

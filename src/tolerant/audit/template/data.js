@@ -1,4 +1,4 @@
-// What the page was built with: one array a column, one entry a suspect, most doubtful first.
+// What the page was built with: an array for each column, an entry for each suspect, most doubtful first.
 // Every value reaches the page through textContent or an attribute setter, never as HTML.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const COUNT = DATA.ids.length;

@@ -47,7 +47,7 @@ function fillPairs() {
   byId("pairs").hidden = top.length === 0;
 }
 
-// The list is drawn up when a filter changes and stays: a row just decided does not slip away.
+// The list is made when a filter changes, and stays: a row just decided does not vanish.
 function applyFilters() {
   const { given, suggested, status, sort } = controls;
   shown = [];
@@ -115,8 +115,7 @@ function step(by) {
 function nextUndecided() {
   const at = shown.indexOf(current);
   const next = shown.slice(at + 1).find((row) => decided[row] === NONE);
-  if (next !== undefined) goTo(next);
-  else goTo(current);
+  goTo(next ?? current);
 }
 
 function paintProgress() {
