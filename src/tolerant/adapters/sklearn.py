@@ -61,7 +61,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         the last epoch is taken: a tenth of so few chooses by chance.
     folds : int
         `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
-        one, each on its share. 0 saves that time (5 folds: five sixths of it) and misses memorised rows.
+        one, each on its share. 0 saves their time (5 folds: four fifths of it all, or more) and misses
+        memorised rows.
     class_weight : dict, "balanced" or None
     warm_start : bool
         Go on training from the last `fit`'s model.

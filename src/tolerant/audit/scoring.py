@@ -2,7 +2,8 @@
 
 In the end a network fits even the wrong labels it trains on: scored on its own training rows, it believes
 them and they are missed. So the rows are dealt into folds, and each fold is scored by a model trained, with
-the robust loss, on the others. That takes as long as (folds - 1) trainings on all rows.
+the robust loss, on the others. That takes as long as (folds - 1) trainings on all rows; on few rows,
+where fewer of them train for more epochs, as long as one for each fold.
 """
 
 from __future__ import annotations
