@@ -141,7 +141,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         """Train on rows X with given labels y, some of them perhaps wrong."""
         go_on = self.warm_start and hasattr(self, "model_")
         ids = frame_ids(X)
-        X, y = self._validate(X, y=as_numpy(y), reset=not go_on)
+        y = as_numpy(y)
+        _refuse_unlabelled(y)
+        X, y = self._validate(X, y=y, reset=not go_on)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -258,3 +260,24 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             standardise=not self._reader.sparse,
             seed=seed,
         )
+
+
+def _refuse_unlabelled(y: Any) -> None:
+    """Words with None, NaN or pandas' NA among them fail in scikit-learn without a row being named.
+
+    A list of words with NaN would even gain a class "nan". NaN among numbers scikit-learn refuses itself.
+    """
+    if getattr(getattr(y, "dtype", None), "kind", "O") in "biufcUS":
+        return
+    labels = np.asarray(y, object)
+    rows = [row for row, label in enumerate(labels) if _is_missing(label)] if labels.ndim == 1 else []
+    if rows:
+        raise ValueError(
+            f"y must label every row; got {len(rows)} missing labels (first: {labels[rows[0]]!r} in row "
+            f"{rows[0]}). Leave those rows out, as with X[y.notna()]; `predict` labels them."
+        )
+
+
+def _is_missing(label: Any) -> bool:
+    is_nan = isinstance(label, float) and label != label
+    return label is None or is_nan or type(label).__name__ in ("NAType", "NaTType")
