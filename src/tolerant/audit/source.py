@@ -152,8 +152,8 @@ class Features:
                 if column not in strange:
                     warnings.warn(
                         f"{path}: {rows:,} of {len(frame):,} rows have a word in the column {column!r} that "
-                        f"training never saw (first: {word[:40]!r}); it counts as none of the known ones, and "
-                        "the other columns decide",
+                        f"training never saw (first: {word[:40]!r}); it counts as none of the known ones, "
+                        "and the other columns decide",
                         stacklevel=4,
                     )
             return inputs, ids

@@ -211,8 +211,9 @@ def find_suspects(
     if labels.dtype.kind in "OUT":
         if class_names is None:
             raise ValueError(
-                "given_labels must be whole numbers, or words with class_names that say which column of probs "
-                f"is whose, such as a scikit-learn model's classes_; got words ({labels.ravel()[0]!r} ...)."
+                "given_labels must be whole numbers, or words with class_names that say which column of "
+                "probs is whose, such as a scikit-learn model's classes_; got words "
+                f"({labels.ravel()[0]!r} ...)."
             )
         labels = _numbered(labels, names)
     given = check_labels(labels, num_classes, "given_labels")

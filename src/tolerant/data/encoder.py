@@ -128,7 +128,7 @@ class TableEncoder:
         return strange
 
     def new_words(self, frame: Any) -> dict[str, tuple[int, str]]:
-        """By column: in how many rows of `frame` there is a word that was never fitted, and the first of them.
+        """By column: in how many rows of `frame` there is a word never fitted, and the first of them.
 
         Of columns with so many words that the rarer ones count as one, nobody knows which were there.
 
