@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils import check_array, check_consistent_length, check_random_state, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
@@ -49,7 +49,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     model : "auto", str or callable
         "auto": a dense network for features and for small grey pictures, a small convolutional one for others
         (ResNet-18 on a GPU from 20,000 on). A name of ``tolerant.train.MODELS``, or a function
-        ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or (channels, height, width).
+        ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or (channels, height, width);
+        what epochs and lr are by default suits ours, and a network of few weights may need a larger lr.
     epochs : int or None
         None: chosen by the number of rows.
     batch_size : int or None
@@ -137,8 +138,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NoisyLabelClassifier:
-        """Train on rows X with given labels y, some of them perhaps wrong."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> NoisyLabelClassifier:
+        """Train on rows X with given labels y, some of them perhaps wrong.
+
+        Rows of one of the `groups` (n,), such as pictures of a patient, are in one fold, and none of them
+        validates a model that another has trained.
+        """
         go_on = self.warm_start and hasattr(self, "model_")
         ids = frame_ids(X)
         y = as_numpy(y)
@@ -159,7 +164,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         weight = self._weights(X, labels, classes, sample_weight)
         if not go_on:
             self._reader = InputReader.fit(X)
-        dataset = replace(self._reader.dataset(X, labels, tuple(map(str, classes))), ids=ids)
+        dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
+        if groups is not None:
+            groups = check_array(as_numpy(groups), input_name="groups", ensure_2d=False, dtype=None)
+            check_consistent_length(X, groups)
+        dataset = replace(dataset, ids=ids, groups=groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         learned = learn(
             dataset,

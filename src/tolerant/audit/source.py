@@ -83,6 +83,7 @@ class Features:
             dataset.true_labels,
             dataset.class_names,
             dataset.ids,
+            groups=dataset.groups,
         )
 
     def read(self, source: Source, like: Source | None = None) -> NoisyDataset:

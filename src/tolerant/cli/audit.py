@@ -24,6 +24,7 @@ def audit(
     root: own.Root = None,
     label: own.Label = None,
     id: own.Id = None,
+    group: own.Group = None,
     file: own.File = None,
     text: own.Text = None,
     ignore: own.Ignore = None,

@@ -34,6 +34,7 @@ def train(
     root: own.Root = None,
     label: own.Label = None,
     id: own.Id = None,
+    group: own.Group = None,
     file: own.File = None,
     text: own.Text = None,
     ignore: own.Ignore = None,
