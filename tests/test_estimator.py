@@ -432,7 +432,9 @@ def test_one_class_is_refused():
 def test_a_missing_label_is_named(kind, missing):
     words = ["a", "b"] * 10
     words[3] = missing
-    with pytest.raises(ValueError, match=r"label every row; got 1 missing labels \(first: .* in row 3\)"):
+    with pytest.raises(
+        ValueError, match=r"y must have a value for every row; 1 are missing \(first: .* in row 3\)"
+    ):
         quick().fit(np.zeros((20, 2)), kind(words))
 
 

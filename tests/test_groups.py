@@ -109,6 +109,10 @@ def test_the_estimator_takes_words_and_refuses_what_is_no_group():
     np.testing.assert_array_equal(by_words, quick.fit(X, given, groups=torch.tensor(who)).p_y_)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         quick.fit(X, given, groups=who[1:])
+    with pytest.raises(
+        ValueError, match=r"groups must have a value for every row; 5 are missing .* in row 15\)"
+    ):
+        quick.fit(X, given, groups=names.where(names != "p3"))
     with pytest.raises(ValueError, match="groups contains NaN"):
         quick.fit(X, given, groups=np.where(who == 3, np.nan, who))
     with pytest.raises(ValueError, match=r"at least two groups; got one.*\(--group\)"):

@@ -147,7 +147,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         go_on = self.warm_start and hasattr(self, "model_")
         ids = frame_ids(X)
         y = as_numpy(y)
-        _refuse_unlabelled(y)
+        _refuse_missing("y", y, "Leave those rows out, as with X[y.notna()]; `predict` labels them.")
         X, y = self._validate(X, y=y, reset=not go_on)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -166,7 +166,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             self._reader = InputReader.fit(X)
         dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
         if groups is not None:
-            groups = check_array(as_numpy(groups), input_name="groups", ensure_2d=False, dtype=None)
+            groups = as_numpy(groups)
+            _refuse_missing("groups", groups, "Give a row that belongs to no other a name of its own.")
+            groups = check_array(groups, input_name="groups", ensure_2d=False, dtype=None)
             check_consistent_length(X, groups)
         dataset = replace(dataset, ids=ids, groups=groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -271,22 +273,22 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         )
 
 
-def _refuse_unlabelled(y: Any) -> None:
+def _refuse_missing(name: str, values: Any, way_out: str) -> None:
     """Words with None, NaN or pandas' NA among them fail in scikit-learn without a row being named.
 
     A list of words with NaN would even gain a class "nan". NaN among numbers scikit-learn refuses itself.
     """
-    if getattr(getattr(y, "dtype", None), "kind", "O") in "biufcUS":
+    if getattr(getattr(values, "dtype", None), "kind", "O") in "biufcUS":
         return
-    labels = np.asarray(y, object)
-    rows = [row for row, label in enumerate(labels) if _is_missing(label)] if labels.ndim == 1 else []
+    words = np.asarray(values, object)
+    rows = [row for row, word in enumerate(words) if _is_missing(word)] if words.ndim == 1 else []
     if rows:
         raise ValueError(
-            f"y must label every row; got {len(rows)} missing labels (first: {labels[rows[0]]!r} in row "
-            f"{rows[0]}). Leave those rows out, as with X[y.notna()]; `predict` labels them."
+            f"{name} must have a value for every row; {len(rows)} are missing (first: {words[rows[0]]!r} in "
+            f"row {rows[0]}). {way_out}"
         )
 
 
-def _is_missing(label: Any) -> bool:
-    is_nan = isinstance(label, float) and label != label
-    return label is None or is_nan or type(label).__name__ in ("NAType", "NaTType")
+def _is_missing(word: Any) -> bool:
+    is_nan = isinstance(word, float) and word != word
+    return word is None or is_nan or type(word).__name__ in ("NAType", "NaTType")
