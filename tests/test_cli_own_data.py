@@ -133,9 +133,12 @@ def test_a_table_from_training_to_predictions(trained, tmp_path):
     assert np.mean(["abcd".index(row["label"]) for row in rows] == true) > 0.6
 
 
-def test_categories_never_seen_count_as_none(trained, tmp_path):
+def test_categories_never_seen_count_as_none_and_are_counted(trained, tmp_path):
     write_table(tmp_path / "new.csv", labels=False, num_rows=10, town="Atlantis")
-    tolerant("predict", trained / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    words = [row["town"] for row in read(tmp_path / "new.csv")]
+    said = rf"{words.count('Atlantis')} of 10 rows have a word in the column 'town' .*\(first: 'Atlantis'\)"
+    with pytest.warns(UserWarning, match=said):
+        tolerant("predict", trained / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
     assert len(read(tmp_path / "p.csv")) == 10
 
 
@@ -166,7 +169,7 @@ def test_the_categories_of_a_run_are_those_it_predicts_with(tmp_path):
 
 def test_predicting_without_a_column_names_it(trained, tmp_path):
     (tmp_path / "new.csv").write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(ValueError, match=r"no column 'd'.*\. Rename a column, or train again"):
+    with pytest.raises(ValueError, match=r"no columns \['d', .*\. Name one so, add it with empty"):
         tolerant("predict", trained / "run", tmp_path / "new.csv")
 
 

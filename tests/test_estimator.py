@@ -428,6 +428,17 @@ def test_one_class_is_refused():
         quick().fit(np.zeros((20, 2)), np.ones(20))
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pandas.NA])
+@pytest.mark.parametrize("kind", [list, pandas.Series, lambda words: pandas.Series(words, dtype="string")])
+def test_a_missing_label_is_named(kind, missing):
+    words = ["a", "b"] * 10
+    words[3] = missing
+    with pytest.raises(
+        ValueError, match=r"y must have a value for every row; 1 are missing \(first: .* in row 3\)"
+    ):
+        quick().fit(np.zeros((20, 2)), kind(words))
+
+
 def test_k_auto_prunes_the_estimated_share(blobs):
     X, given, true = blobs
     model = quick(k="auto", folds=3, epochs=15).fit(X, given)

@@ -237,7 +237,7 @@ def test_noise_rates_are_rates_to_the_last_digit(classes: int, rate: float) -> N
 
 GOOD = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
 BAD_PROBS = [
-    (GOOD[0], r"probs must be \[N, C\] .* got shape \(2,\)"),
+    (GOOD[0], r"probs must be \[N, C\] .* got shape \(2,\)\. .* numpy\.stack\(\[1 - p, p\], axis=1\)"),
     (GOOD[:0], r"got shape \(0, 2\)"),
     (GOOD[:, :1], r"got shape \(3, 1\)"),
     (GOOD * [[1], [2], [1]], "row 1 begins"),

@@ -550,6 +550,28 @@ def test_every_text_has_contrast(browser: Browser, review: Path, scheme: str) ->
     assert dark == (scheme == "dark")
 
 
+def test_files_of_a_long_folder_are_told_apart(browser: Browser, small_page: Callable[..., Path]) -> None:
+    ids = [f"{'archive of the clinic, second part/' * 3}{row:03}.png" for row in range(60)]
+    browser.open(small_page(("a", "b"), ids))
+    clipped = browser.run(
+        "return [...document.querySelectorAll('.card .id > span')].map((s) => s.scrollWidth > s.clientWidth)"
+    )
+    assert clipped == [True, False] * 12  # the folders, the name
+
+
+def test_a_button_and_its_key_are_in_one_line(browser: Browser, review: Path) -> None:
+    browser.command(
+        "Emulation.setDeviceMetricsOverride", width=1200, height=900, deviceScaleFactor=1, mobile=False
+    )
+    browser.open(review)
+    heights = "return [...document.querySelectorAll('.current .decide button')].map((b) => b.offsetHeight)"
+    assert len(set(browser.run(heights))) == 1
+    sticks_out = (
+        "const box = document.querySelector('.current .decide'); return box.scrollWidth > box.clientWidth"
+    )
+    assert not browser.run(sticks_out)
+
+
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_nothing_sticks_out_sideways(browser: Browser, review: Path, width: int) -> None:
     browser.command(

@@ -383,6 +383,11 @@ def test_pruning_refuses(tmp_path):
     rows, _ = noisy_rows(8)
     with pytest.raises(ValueError, match="rows must hold their labels under 'label'; got input_ids, labels"):
         PruneRows(rows, SCHEDULE, label="label")
+    hub = [{"input_ids": row["input_ids"], "label": row["labels"]} for row in rows]
+    with pytest.raises(ValueError, match=r"under 'labels'; got input_ids, label\. Pass label='label'"):
+        PruneRows(hub, SCHEDULE)
+    with pytest.raises(ValueError, match=r"got input_ids\. A collator that makes labels"):
+        PruneRows([{"input_ids": row["input_ids"]} for row in rows], SCHEDULE)
     with pytest.raises(ValueError, match=r"rows must have a length and positions.*; got generator"):
         PruneRows((row for row in rows), SCHEDULE)
     prune = PruneRows(rows, SCHEDULE)

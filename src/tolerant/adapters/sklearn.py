@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils import check_array, check_consistent_length, check_random_state, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
@@ -48,7 +48,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     model : "auto", str or callable
         "auto": a dense network for features and for small grey pictures, a small convolutional one for others
         (ResNet-18 on a GPU from 20,000 on). A name of ``tolerant.train.MODELS``, or a function
-        ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or (channels, height, width).
+        ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or (channels, height, width);
+        what epochs and lr are by default suits ours, and a network of few weights may need a larger lr.
     epochs : int or None
         None: chosen by the number of rows.
     batch_size : int or None
@@ -137,11 +138,17 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NoisyLabelClassifier:
-        """Train on rows X with given labels y, some of them perhaps wrong."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> NoisyLabelClassifier:
+        """Train on rows X with given labels y, some of them perhaps wrong.
+
+        Rows of one of the `groups` (n,), such as pictures of a patient, are in one fold, and none of them
+        validates a model that another has trained.
+        """
         go_on = self.warm_start and hasattr(self, "model_")
         ids = frame_ids(X)
-        X, y = self._validate(X, y=as_numpy(y), reset=not go_on)
+        y = as_numpy(y)
+        _refuse_missing("y", y, "Leave those rows out, as with X[y.notna()]; `predict` labels them.")
+        X, y = self._validate(X, y=y, reset=not go_on)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -157,7 +164,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         weight = self._weights(X, labels, classes, sample_weight)
         if not go_on:
             self._reader = InputReader.fit(X)
-        dataset = replace(self._reader.dataset(X, labels, tuple(map(str, classes))), ids=ids)
+        dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
+        if groups is not None:
+            groups = as_numpy(groups)
+            _refuse_missing("groups", groups, "Give a row that belongs to no other a name of its own.")
+            groups = check_array(groups, input_name="groups", ensure_2d=False, dtype=None)
+            check_consistent_length(X, groups)
+        dataset = replace(dataset, ids=ids, groups=groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         learned = learn(
             dataset,
@@ -257,3 +270,24 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             standardise=not self._reader.sparse,
             seed=seed,
         )
+
+
+def _refuse_missing(name: str, values: Any, way_out: str) -> None:
+    """Words with None, NaN or pandas' NA among them fail in scikit-learn without a row being named.
+
+    A list of words with NaN would even gain a class "nan". NaN among numbers scikit-learn refuses itself.
+    """
+    if getattr(getattr(values, "dtype", None), "kind", "O") in "biufcUS":
+        return
+    words = np.asarray(values, object)
+    rows = [row for row, word in enumerate(words) if _is_missing(word)] if words.ndim == 1 else []
+    if rows:
+        raise ValueError(
+            f"{name} must have a value for every row; {len(rows)} are missing (first: {words[rows[0]]!r} in "
+            f"row {rows[0]}). {way_out}"
+        )
+
+
+def _is_missing(word: Any) -> bool:
+    is_nan = isinstance(word, float) and word != word
+    return word is None or is_nan or type(word).__name__ in ("NAType", "NaTType")

@@ -236,9 +236,14 @@ class _KeptLabels(Dataset[Any]):
 
     def __init__(self, rows: Any, label: str, kept: Tensor) -> None:
         if len(rows) and label not in rows[0]:
+            theirs = next((name for name in ("label", "labels", "label_ids") if name in rows[0]), None)
+            way_out = (
+                f"Pass label={theirs!r}."
+                if theirs is not None
+                else "A collator that makes labels of the inputs comes too late: put them into the rows."
+            )
             raise ValueError(
-                f"rows must hold their labels under {label!r}; got {', '.join(rows[0])}. A collator that "
-                "makes labels of the inputs comes too late: put them into the rows."
+                f"rows must hold their labels under {label!r}; got {', '.join(rows[0])}. {way_out}"
             )
         self.rows, self.label, self.kept = rows, label, kept
 

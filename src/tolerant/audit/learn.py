@@ -89,6 +89,12 @@ def learn(
             "Give k a number, such as 0.5."
         )
     check_names(dataset.class_names, dataset.num_classes)  # now, and not after the trainings
+    num_groups = len(dataset) if dataset.groups is None else len(np.unique(dataset.groups))
+    if folds >= 2 and num_groups == 1:
+        raise ValueError(
+            "groups must name at least two groups; got one, and no model could judge a row without having "
+            "seen its group. Leave groups (--group) out, or use folds=0."
+        )
     device = pick_device(device)
     num_rows = len(dataset)
     first_k = _USUAL_K if settings.k == "auto" else float(settings.k)
@@ -103,7 +109,7 @@ def learn(
     scored = out_of_fold(
         dataset,
         job_of,
-        folds=min(folds, num_rows),
+        folds=min(folds, num_groups),
         seed=settings.seed,
         device=device,
         sample_weight=sample_weight,

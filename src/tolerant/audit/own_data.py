@@ -124,4 +124,6 @@ def _fingerprint(
     """A hash of all that a training depends on, so that none goes on from the checkpoint of another."""
     digest = hashlib.sha256(repr((settings, folds, dataset.class_names)).encode())
     digest.update(corrected.given_labels.tobytes() + corrected.reviewed.tobytes() + digests.tobytes())
+    if dataset.groups is not None:
+        digest.update(dataset.groups.tobytes())
     return digest.hexdigest()[:16]

@@ -83,6 +83,7 @@ class Features:
             dataset.true_labels,
             dataset.class_names,
             dataset.ids,
+            groups=dataset.groups,
         )
 
     def read(self, source: Source, like: Source | None = None) -> NoisyDataset:
@@ -142,12 +143,21 @@ class Features:
         ids = None if name is None else frame[name].to_numpy(object).astype(str)
         if self.encoder is not None:
             inputs = self.encoder.transform(frame)
-            for column in self.encoder.strange_columns(frame):
+            strange = self.encoder.strange_columns(frame)
+            for column in strange:
                 warnings.warn(
                     f"{path}: no word in the column {column!r} is known from training, so it tells the "
                     "model nothing. Are its words spelt as in the training rows?",
                     stacklevel=4,
                 )
+            for column, (rows, word) in self.encoder.new_words(frame).items():
+                if column not in strange:
+                    warnings.warn(
+                        f"{path}: {rows:,} of {len(frame):,} rows have a word in the column {column!r} that "
+                        f"training never saw (first: {word[:40]!r}); it counts as none of the known ones, "
+                        "and the other columns decide",
+                        stacklevel=4,
+                    )
             return inputs, ids
         if self.kind == "text":
             column = options.get("text") or "text"

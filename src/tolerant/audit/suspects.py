@@ -208,7 +208,13 @@ def find_suspects(
     num_rows, num_classes = probs.shape
     names = check_names(class_names, num_classes)
     labels = np.asarray(as_numpy(given_labels))
-    if class_names is not None and labels.dtype.kind in "OUT":
+    if labels.dtype.kind in "OUT":
+        if class_names is None:
+            raise ValueError(
+                "given_labels must be whole numbers, or words with class_names that say which column of "
+                "probs is whose, such as a scikit-learn model's classes_; got words "
+                f"({labels.ravel()[0]!r} ...)."
+            )
         labels = _numbered(labels, names)
     given = check_labels(labels, num_classes, "given_labels")
     if len(given) != num_rows:

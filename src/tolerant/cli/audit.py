@@ -24,6 +24,7 @@ def audit(
     root: opt.Root = None,
     label: opt.Label = None,
     id: opt.Id = None,
+    group: opt.Group = None,
     file: opt.File = None,
     text: opt.Text = None,
     ignore: opt.Ignore = None,

@@ -24,6 +24,9 @@ Root = Annotated[
 ]
 Label = Annotated[str | None, typer.Option(help="Column of labels of a table; default: label.")]
 Id = Annotated[str | None, typer.Option(help="Column that names the rows of a table.")]
+Group = Annotated[
+    str | None, typer.Option(help="Column of a table that says which rows belong together, in one fold.")
+]
 File = Annotated[
     str | None,
     typer.Option(help="Column of picture files; makes the table a list of pictures. Default: file."),
@@ -66,8 +69,8 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 # The options that say how data is read. Typer takes a command's options from its signature, so each command
 # spells them out.
-DATA = ("split", "root", "label", "id", "file", "text", "ignore", "categorical", "size", "min_per_class",
-        "skip_unlabelled")  # fmt: skip
+DATA = ("split", "root", "label", "id", "group", "file", "text", "ignore", "categorical", "size",
+        "min_per_class", "skip_unlabelled")  # fmt: skip
 
 
 def make_source(name: str, options: Mapping[str, Any], beside: str | None = None) -> Source:

@@ -34,6 +34,7 @@ def train(
     root: opt.Root = None,
     label: opt.Label = None,
     id: opt.Id = None,
+    group: opt.Group = None,
     file: opt.File = None,
     text: opt.Text = None,
     ignore: opt.Ignore = None,

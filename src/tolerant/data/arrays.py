@@ -96,8 +96,8 @@ def load_npz(
 ) -> NoisyDataset:
     """A data set from the arrays of an NPZ file.
 
-    The arrays `true_labels`, `class_names` and `ids` are used where the file has them, and `files`: pictures,
-    relative to the NPZ file, that the review page shows instead of the numbers computed from them.
+    The arrays `true_labels`, `class_names`, `ids` and `groups` are used where the file has them, and `files`:
+    pictures, relative to the NPZ file, that the review page shows instead of the numbers computed from them.
 
     Args:
         path: the file.
@@ -132,7 +132,8 @@ def load_npz(
     ids = arrays.get("ids", files)
     if files is not None:
         files = np.array([str(Path(path).parent / str(file)) for file in np.atleast_1d(files)])
-    return NoisyDataset(x, given, true, class_names, ids, kind, files=files)
+    groups = arrays.get("groups")
+    return NoisyDataset(x, given, true, class_names, ids, kind, files=files, groups=groups)
 
 
 def _whole(labels: np.ndarray) -> np.ndarray:

@@ -44,6 +44,8 @@ class NoisyDataset:
         files: (N,), paths of the pictures that the inputs were made from, to show to a person.
         cells: for a table, a DataFrame of N rows to show to a person; columns the encoder does not know
             are marked as not used.
+        groups: (N,), words or numbers: rows of one group, such as the pictures of a patient, are never split
+            between the rows that train a model and those that validate or are judged.
 
     >>> rows = NoisyDataset(np.zeros((3, 2), np.float32), [0, 1, 1], [0, 1, 0], ("a", "b"))
     >>> len(rows), rows.num_classes, rows.flipped.tolist()
@@ -59,6 +61,7 @@ class NoisyDataset:
     encoder: TableEncoder | None = None
     files: np.ndarray | None = None
     cells: Any = None
+    groups: Any = None
 
     def __post_init__(self) -> None:
         num_rows = len(self.inputs)
@@ -72,6 +75,11 @@ class NoisyDataset:
             raise ValueError(f"files must have {num_rows} paths; got {len(self.files)}")
         if self.cells is not None and len(self.cells) != num_rows:
             raise ValueError(f"cells must have {num_rows} rows; got {len(self.cells)}")
+        groups = None if self.groups is None else np.asarray(self.groups)
+        if groups is not None and groups.shape != (num_rows,):
+            raise ValueError(f"groups must have shape ({num_rows},); got {groups.shape}")
+        if groups is not None and groups.dtype.kind not in "iu":
+            groups = np.unique(groups.astype(str), return_inverse=True)[1]
         if self.kind == "image":
             shape, dtype = tuple(self.inputs.shape), self.inputs.dtype
             if len(shape) != 4 or dtype != np.uint8:
@@ -88,6 +96,7 @@ class NoisyDataset:
         set_field = object.__setattr__  # the dataclass is frozen for everyone else
         set_field(self, "class_names", names)
         set_field(self, "ids", ids)
+        set_field(self, "groups", groups)
         given = check_labels(self.given_labels, num_rows, len(names), "given_labels", lowest=0)
         set_field(self, "given_labels", given)
         if self.true_labels is not None:
@@ -128,6 +137,7 @@ class NoisyDataset:
             ids=self.ids[index],
             files=None if self.files is None else self.files[index],
             cells=None if self.cells is None else self.cells.iloc[index],
+            groups=None if self.groups is None else self.groups[index],
         )
 
     def with_given_labels(self, given_labels: Any) -> NoisyDataset:

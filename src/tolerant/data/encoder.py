@@ -96,13 +96,15 @@ class TableEncoder:
 
     def transform(self, frame: Any) -> np.ndarray:
         """The features of `frame`, float32 (N, D); columns that were not fitted are ignored."""
+        absent = [column.name for column in self.columns if column.name not in frame.columns]
+        if absent:
+            named = f"column {absent[0]!r}" if len(absent) == 1 else f"columns {absent}"
+            raise ValueError(
+                f"the table has no {named}, with which the encoder was fitted; it has {list(frame.columns)}. "
+                "Name one so, add it with empty cells, which count as missing, or train again without it"
+            )
         features: list[np.ndarray] = []
         for column in self.columns:
-            if column.name not in frame.columns:
-                raise ValueError(
-                    f"the table has no column {column.name!r}, with which the encoder was fitted; "
-                    f"it has {list(frame.columns)}. Rename a column, or train again"
-                )
             features += column.features(frame[column.name])
         table = np.empty((len(frame), len(features)), np.float32)
         for place, feature in enumerate(features):
@@ -124,6 +126,26 @@ class TableEncoder:
                 if not empty.all() and set(column.categories).isdisjoint(words[~empty]):
                     strange.append(column.name)
         return strange
+
+    def new_words(self, frame: Any) -> dict[str, tuple[int, str]]:
+        """By column: in how many rows of `frame` there is a word never fitted, and the first of them.
+
+        Of columns with so many words that the rarer ones count as one, nobody knows which were there.
+
+        >>> import pandas
+        >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
+        >>> encoder.new_words(pandas.DataFrame({"sex": ["male", "x", "x"], "age": [40, 50, 60]}))
+        {'sex': (2, 'x')}
+        """
+        found = {}
+        for column in self.columns:
+            if column.kind == "category" and len(column.categories) < MAX_CATEGORIES:
+                words, empty = as_words(frame[column.name])
+                known = set(column.categories)
+                new = [word for word in words[~empty] if word not in known]
+                if new:
+                    found[column.name] = (len(new), new[0])
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same encoder."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.frame import check_columns, label_words, labelled_rows, read_frame
+from tolerant.data.frame import check_columns, group_numbers, label_words, labelled_rows, read_frame
 from tolerant.data.labels import encode_labels
 from tolerant.data.pictures import Size, read_pictures
 
@@ -79,20 +79,25 @@ def load_listed(
     frame: Any = None,
     file: str = "file",
     label: str = "label",
+    group: str | None = None,
     size: Size = None,
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
     skip_unlabelled: bool = False,
 ) -> NoisyDataset:
-    """A data set from a table with a picture (relative to the table) and its label in each row."""
+    """A data set from a table with a picture (relative to the table) and its label in each row.
+
+    ``group`` is the column that says which pictures belong together (`NoisyDataset.groups`).
+    """
     frame = read_frame(path) if frame is None else frame
-    check_columns(frame, path, file=file, label=label)
+    check_columns(frame, path, file=file, label=label, group=group)
     if skip_unlabelled:
         frame = frame.iloc[labelled_rows(frame, label, path)]
     names = [str(name) for name in frame[file]]
     labels = label_words(frame, label, path)
     files = [Path(path).parent / name for name in names]
-    return _load_files(path, files, labels, names, size, class_names, min_per_class)
+    groups = None if group is None else group_numbers(frame, group, label, path)
+    return _load_files(path, files, labels, names, size, class_names, min_per_class, groups)
 
 
 def find_pictures(folder: Path) -> list[Path]:
@@ -131,6 +136,7 @@ def _load_files(
     size: Size,
     class_names: Sequence[str] | None,
     min_per_class: int,
+    groups: np.ndarray | None = None,
 ) -> NoisyDataset:
     inputs, kept = read_pictures(source, files, ids, size)
     words = [labels[row] for row in kept]
@@ -140,4 +146,5 @@ def _load_files(
     given, names = encode_labels(words, source, class_names, min_per_class)
     paths = np.array([str(files[row]) for row in kept])
     row_ids = np.array([ids[row] for row in kept])
-    return NoisyDataset(inputs, given, None, names, row_ids, "image", files=paths)
+    groups = None if groups is None else groups[kept]
+    return NoisyDataset(inputs, given, None, names, row_ids, "image", files=paths, groups=groups)

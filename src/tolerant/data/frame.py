@@ -151,7 +151,7 @@ def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
         if name is not None and name not in frame.columns:
             names = list(frame.columns)
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            command = f" (--{option})" if option in ("label", "id", "file", "text", "ignore") else ""
+            command = f" (--{option})" if option in ("label", "id", "file", "text", "ignore", "group") else ""
             raise ValueError(
                 f"{path} has no column {name!r}; it has {names[:_MOST_NAMED]}{more}. "
                 f"Say which with {option}=...{command}"
@@ -180,6 +180,19 @@ def labelled_rows(frame: Any, name: str, path: Any) -> np.ndarray:
             stacklevel=5,  # where `load` was called
         )
     return rows
+
+
+def group_numbers(frame: Any, name: str, label: str, path: Any) -> np.ndarray:
+    """int64 (N,): the same number for rows with the same word; a row with an empty cell is alone."""
+    if name == label:
+        raise ValueError(
+            f"{path}: group (--group) names {name!r}, the column of labels. It should name what rows have "
+            "in common that are alike for another reason, such as the patient"
+        )
+    words = np.array(_words(frame, name), object)
+    _, numbers = np.unique(words, return_inverse=True)
+    alone = words == ""
+    return np.where(alone, numbers.max() + 1 + np.arange(len(words)), numbers)
 
 
 def texts(frame: Any, name: str) -> np.ndarray:

@@ -67,6 +67,11 @@ def load(
         return NAMED[name](split or "train", root)
     path = Path(source).expanduser()
     if path.is_dir():
+        if options.get("group") is not None:
+            raise ValueError(
+                f"{path} is a folder, which does not say which pictures belong together. List them in a CSV "
+                "file with the columns file and label, and one to be named by group=... (--group)"
+            )
         return load_folder(path, split=split, **_taken(load_folder, path, options))
     if not path.exists():
         near = difflib.get_close_matches(name, NAMED, n=1)
@@ -84,7 +89,7 @@ def _load_rows(path: Path, options: dict[str, Any]) -> NoisyDataset:
     frame = read_frame(path)
     options = stripped(options)
     if "file" not in options and "text" not in options:
-        roles = {options.get(role) for role in ("label", "true_label", "id")} | {"label"}
+        roles = {options.get(role) for role in ("label", "true_label", "id", "group")} | {"label"}
         others = [column for column in frame.columns if column not in roles]
         if others in (["file"], ["text"]):
             options = {**options, others[0]: others[0]}

@@ -11,7 +11,14 @@ import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
-from tolerant.data.frame import check_columns, label_words, labelled_rows, read_frame, texts
+from tolerant.data.frame import (
+    check_columns,
+    group_numbers,
+    label_words,
+    labelled_rows,
+    read_frame,
+    texts,
+)
 from tolerant.data.labels import encode_labels
 from tolerant.extras import extra
 
@@ -26,6 +33,7 @@ def load_table(
     true_label: str | None = None,
     text: str | None = None,
     id: str | None = None,
+    group: str | None = None,
     ignore: Sequence[str] = (),
     categorical: Sequence[str] = (),
     encoder: TableEncoder | None = None,
@@ -42,6 +50,7 @@ def load_table(
         true_label: the column of true labels.
         text: the column of text; without it every other column is a feature.
         id: the column of row names.
+        group: the column that says which rows belong together (`NoisyDataset.groups`); no feature.
         ignore: columns to leave out, which a person still sees.
         categorical: columns of codes that look like numbers.
         encoder: that of the training rows, for rows that come later.
@@ -58,7 +67,7 @@ def load_table(
     (('apple', 'plum'), [0, 1, 0, 1], ('size', 'colour = red', 'colour = blue'))
     """
     frame = read_frame(path) if frame is None else frame
-    check_columns(frame, path, label=label, true_label=true_label, text=text, id=id)
+    check_columns(frame, path, label=label, true_label=true_label, text=text, id=id, group=group)
     for name in ignore:
         check_columns(frame, path, ignore=name)
     if label in ignore:
@@ -75,20 +84,22 @@ def load_table(
         rows = labelled_rows(frame, label, path)
         frame, ids = frame.iloc[rows], rows if ids is None else ids[rows]
     given, names = encode_labels(label_words(frame, label, path), path, class_names, min_per_class)
+    groups = None if group is None else group_numbers(frame, group, label, path)
     true = None
     if true_label is not None:
         true, _ = encode_labels(label_words(frame, true_label, path), path, names)
     if text is not None:
-        return NoisyDataset(texts(frame, text), given, true, names, ids, "text")
-    used = {label, true_label, id, *ignore}
+        return NoisyDataset(texts(frame, text), given, true, names, ids, "text", groups=groups)
+    used = {label, true_label, id, group, *ignore}
     features = frame[[name for name in frame.columns if name not in used]]
     if encoder is None:
         _warn_of_copies(features, given, label)
         encoder = TableEncoder.fit(features, categorical=categorical)
     inputs = encoder.transform(features)
-    shown = dict.fromkeys([*(c.name for c in encoder.columns), *ignore])
+    seen_only = [*ignore] if group is None else [group, *ignore]
+    shown = dict.fromkeys([*(c.name for c in encoder.columns), *seen_only])
     cells = frame[[name for name in shown if name not in (label, true_label, id)]]
-    return NoisyDataset(inputs, given, true, names, ids, "table", encoder, cells=cells)
+    return NoisyDataset(inputs, given, true, names, ids, "table", encoder, cells=cells, groups=groups)
 
 
 def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:

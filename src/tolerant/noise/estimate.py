@@ -204,7 +204,9 @@ def check_probs(probs: ArrayLike) -> Probs:
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     if array.ndim != 2 or len(array) < 1 or array.shape[1] < 2:
-        raise ValueError(f"probs must be [N, C] with N >= 1 and C >= 2; got shape {array.shape}.")
+        one = array.ndim == 1
+        hint = " Of p, that of the second of two classes: numpy.stack([1 - p, p], axis=1)." if one else ""
+        raise ValueError(f"probs must be [N, C] with N >= 1 and C >= 2; got shape {array.shape}.{hint}")
     wrong = ~np.isfinite(array).all(axis=1) | (array < 0.0).any(axis=1)
     wrong |= np.abs(array.sum(axis=1) - 1.0) > _ROW_SUM_TOLERANCE
     if wrong.any():

@@ -68,7 +68,8 @@ class Job:
         """Row numbers for training and for validation (none where `validation` is given)."""
         if self.validation is not None or self.recipe.validation_fraction == 0:
             return np.arange(len(self.dataset)), np.empty(0, np.int64)
-        return split_validation(len(self.dataset), self.recipe.validation_fraction, self.recipe.seed)
+        fraction, seed = self.recipe.validation_fraction, self.recipe.seed
+        return split_validation(len(self.dataset), fraction, seed, self.dataset.groups)
 
     def check(self, train_index: np.ndarray) -> None:
         """Refuse what cannot be trained, saying why and what to do."""
@@ -171,6 +172,8 @@ class Job:
         rare: dict[str, Any] = {}
         if self.validation is not None:
             rare["validation"] = _digest(self.validation.given_labels)
+        if self.dataset.groups is not None:
+            rare["groups"] = _digest(self.dataset.groups)
         held = {n: t for n, t in loss.state_dict().items() if n != "transition" or self.transition is None}
         if held:  # class weights, which the loss does not print
             rare["loss_tensors"] = {n: _digest(t.double().cpu().numpy()) for n, t in held.items()}

@@ -37,6 +37,12 @@ function button(action, text, spoken, key) {
     text, make("span", { class: "hidden", text: ` ${spoken}` }), make("kbd", { text: key, "aria-hidden": "true" }));
 }
 
+function rowId(id) {
+  const cut = id.lastIndexOf("/") + 1;
+  return make("span", { class: "id", title: id },
+    make("span", { class: "folders", text: id.slice(0, cut) }), make("span", { text: id.slice(cut) }));
+}
+
 function makeCard(row, position, total) {
   const given = className(DATA.given[row]);
   const suggested = className(DATA.suggested[row]);
@@ -49,7 +55,7 @@ function makeCard(row, position, total) {
   },
   content(row),
   make("div", { class: "facts-of-row" },
-    make("p", { class: "origin" }, make("span", { text: DATA.ids[row], title: DATA.ids[row] }),
+    make("p", { class: "origin" }, rowId(DATA.ids[row]),
       make("span", { class: "verdict", hidden: "" }), make("span", { class: "pruned", text: prunedText(row) })),
     beliefs),
   make("div", { class: "decide", role: "group", "aria-label": "Decide" },
