@@ -177,6 +177,69 @@ def test_ignored_rows_are_no_rows(name, reduction):
     assert (gradient[~keep] == 0).all()
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("name", [*REGISTRY, "smoothed", "forward", "backward"])
+def test_a_row_that_does_not_count_may_hold_anything(small_batches, name, soft, bad):
+    """Also on the way back: 0 * NaN would make the weights of a whole model NaN."""
+    logits, labels, _ = example(5)
+    noise = 0.8 * torch.eye(C) + 0.2 / C
+    own = {
+        "smoothed": lambda **options: CCELoss(label_smoothing=0.1, **options),
+        "forward": lambda **options: ForwardCorrected(LqLoss(**options), noise),
+        "backward": lambda **options: BackwardCorrected(CCELoss(**options), noise),
+    }
+    given = F.one_hot(labels, C).float() if soft else labels
+    keep, weights = torch.arange(N) != 3, torch.ones(N)
+    logits[3], weights[3] = bad, 0.0
+    for impl in ("auto", "plain"):
+        loss = own[name](impl=impl) if name in own else make_loss(name, impl=impl)
+        value, gradient = value_and_gradient(loss, logits, given, weights)
+        expected, expected_gradient = value_and_gradient(loss, logits[keep], given[keep])
+        torch.testing.assert_close(value, expected)
+        torch.testing.assert_close(gradient[keep], expected_gradient)
+        assert (gradient[3] == 0).all()
+
+
+@pytest.mark.parametrize("name", [*REGISTRY, "forward"])
+def test_one_hot_labels_equal_hard_ones_beside_a_masked_class(name):
+    logits, labels, _ = example(3)
+    logits[torch.arange(N), (labels + 1) % C] = -math.inf
+    loss = ForwardCorrected(CCELoss(), torch.eye(C)) if name == "forward" else make_loss(name)
+    one_hot = F.one_hot(labels, C).float()
+    hard, soft = value_and_gradient(loss, logits, labels), value_and_gradient(loss, logits, one_hot)
+    for a, b in zip(hard, soft, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_label_s_probability_of_zero_has_a_gradient_under_a_correction():
+    """Learnt labels start from the given ones, whose other classes are at 0."""
+    logits, labels, _ = example(3)
+    soft = F.one_hot(labels, C).float().requires_grad_()
+    loss = ForwardCorrected(LqLoss(reduction="sum"), 0.8 * torch.eye(C) + 0.2 / C)
+    (found,) = torch.autograd.grad(loss(logits, soft), soft)
+    each = ForwardCorrected(LqLoss(reduction="none"), loss.transition)
+    expected = torch.stack([each(logits, torch.full((N,), label)) for label in range(C)], 1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_smoothed_soft_labels_keep_their_digits_in_half_precision():
+    logits, labels, _ = example(3)
+    one_hot = F.one_hot(labels, C)
+    loss = CCELoss(label_smoothing=0.1)
+    for dtype in (torch.bfloat16, torch.float16):
+        torch.testing.assert_close(loss(logits, one_hot.to(dtype)), loss(logits, labels))
+
+
+def test_a_loss_scale_and_a_masked_class_give_no_nan():
+    logits = torch.tensor([[0.3, -math.inf, 1.0, 2.0]])
+    _, expected = value_and_gradient(make_loss("bootstrap-soft"), logits, torch.tensor([0]))
+    scaled = value_and_gradient(
+        lambda z, y: 2.0**30 * make_loss("bootstrap-soft")(z, y), logits, torch.tensor([0])
+    )
+    torch.testing.assert_close(scaled[1] / 2**30, expected)
+
+
 @pytest.mark.parametrize("name", PHI_LOSSES)
 def test_fused_path_equals_plain_path(name):
     """Over several blocks of rows, with weights, ignored rows and an upstream gradient."""
@@ -315,6 +378,8 @@ def test_sample_weight_has_a_gradient(small_batches):
 def test_a_weight_of_zero_has_its_rows_loss_as_gradient(name, create_graph, impl):
     # Learning to reweight (Ren et al. 2018) takes this gradient at weights that are all 0.
     logits, labels, _ = example()
+    if name != "backward":  # whose inverse gives every class a weight
+        logits[torch.arange(N), (labels + 1) % C] = -math.inf
     corrections = {"forward": ForwardCorrected, "backward": BackwardCorrected}
 
     def make(reduction):
