@@ -769,6 +769,16 @@ def test_binary_leaves_labels_without_weight_out(by, bad, q):
     torch.testing.assert_close(logits.grad, torch.cat([own.grad, torch.zeros(2, 1)], dim=1))
 
 
+@pytest.mark.parametrize("name", ["weight", "pos_weight", "sample_weight"])
+def test_the_logits_alone_decide_the_dtype_of_a_binary_loss(name):
+    logits, _, generator = example(15)
+    labels, weights = (logits > 1).float(), torch.rand(N, C, generator=generator)
+    expected = functional.binary_lq_loss(logits, labels, **{name: weights})
+    found = functional.binary_lq_loss(logits, labels, **{name: weights.double()})
+    assert found.dtype == torch.float32
+    assert found == expected
+
+
 def test_the_gradient_of_a_binary_label_s_weight_is_its_loss():
     """At weight 0, too: where reweighting starts from."""
     logits, labels, weight = torch.tensor([2.0, -1.0]), torch.tensor([0.0, 1.0]), torch.zeros(2)
