@@ -641,6 +641,19 @@ def test_gjs_of_two_views_is_the_divergence():
     assert torch.autograd.gradcheck(lambda z: GJSLoss(pi=pi)((z, two), labels), leaf)
 
 
+def test_gjs_of_a_sure_view_and_others_that_differ():
+    """The gradient of p = 1e-9 must not be lost beside that of the others' p = 1."""
+    views = torch.tensor([[[-20.5, 0.0]], [[20.0, 0.0]], [[8.0, 0.0]]])
+    labels, gradients = torch.tensor([0]), []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [view.to(dtype).requires_grad_() for view in views]
+        gradients.append(torch.autograd.grad(GJSLoss()(leaves, labels), leaves))
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=0)
+    exact = tuple(view.double().requires_grad_() for view in views / 10)
+    assert torch.autograd.gradgradcheck(lambda *each: GJSLoss()(each, labels), exact)
+
+
 def test_gjs_of_two_views_leaves_ignored_rows_out():
     one, labels, generator = example(16)
     two = torch.randn(N, C, generator=generator)

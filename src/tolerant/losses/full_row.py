@@ -59,7 +59,7 @@ def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) ->
     """
     # A masked class is finite here: a sum over views that are all -inf has NaN for its derivative.
     each = [log_softmax(v).clamp(min=-1e30) for v in ([views] if isinstance(views, Tensor) else views)]
-    mean = each[0] if len(each) == 1 else _log_mean(torch.stack(each))
+    mean = each[0] if len(each) == 1 else _LogMean.apply(torch.stack(each))
     agreement = _pick(PHI["js"](mean, pi=pi), labels)
     if len(each) == 1:
         return agreement
@@ -67,11 +67,28 @@ def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) ->
     return agreement + torch.stack(apart).mean(0) / -math.log1p(-pi)
 
 
-def _log_mean(log_p: Tensor) -> Tensor:
-    """log of the mean probability over the first dimension, with all digits near 1."""
-    near_one = torch.log1p(expm1(log_p).mean(0).clamp(min=-0.5))
-    in_log_space = torch.logsumexp(log_p, 0) - math.log(len(log_p))
-    return torch.where(in_log_space > -0.5, near_one, in_log_space)
+class _LogMean(torch.autograd.Function):
+    """log of the mean probability over the first dimension, with all digits near 1.
+
+    Autograd's derivative of expm1 is expm1 + 1, which is 0 for the p of a view that is sure of another class.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_p: Tensor) -> Tensor:
+        near_one = torch.log1p(expm1(log_p).mean(0).clamp(min=-0.5))
+        in_log_space = torch.logsumexp(log_p, 0) - math.log(len(log_p))
+        return torch.where(in_log_space > -0.5, near_one, in_log_space)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (log_p,) = ctx.saved_tensors
+        return grad * torch.softmax(log_p, 0)
 
 
 def _pick(per_class: Tensor, labels: Tensor) -> Tensor:
