@@ -238,4 +238,4 @@ def _moments(numbers: np.ndarray, name: str) -> tuple[float, float]:
         raise ValueError(f"column {name!r} has values too large to standardise; rescale it")
     # A constant column has no deviation, but rounding its mean leaves one: 1.4e-17 for a thousand times 0.1,
     # by which 0.2 in a new row would become 7e15.
-    return mean, std if std > 1e-14 * abs(mean) else 1.0
+    return mean, std if std > 1e-12 * abs(mean) else 1.0
