@@ -74,7 +74,11 @@ def weigh(values: Tensor, row_weight: RowWeight) -> Tensor:
     """
     if not isinstance(row_weight, Tensor):
         return values * row_weight
-    return row_weight * torch.where(row_weight == 0, values.nan_to_num(0.0, 0.0, 0.0), values)
+    return row_weight * _counted(values, row_weight)
+
+
+def _counted(values: Tensor, row_weight: Tensor) -> Tensor:
+    return torch.where(row_weight == 0, values.nan_to_num(0.0, 0.0, 0.0), values)
 
 
 def needs_plain_path(upstream: Tensor) -> bool:
@@ -126,7 +130,8 @@ class _PhiRows(torch.autograd.Function):
             _, _, gradient = _sweep(logits, labels, scaled, ctx.phi, ctx.hyper, True)
         elif not (ctx.summed and grad.item() == 1):
             gradient = (gradient * grad.reshape(-1, 1)).to(logits.dtype)
-        return gradient, None, weigh(values, grad) if wants[2] else None, None, None, None
+        by_weight = weigh(_counted(values, weights), grad) if wants[2] else None
+        return gradient, None, by_weight, None, None, None
 
 
 def _sweep(
