@@ -665,6 +665,13 @@ def test_a_typing_error_in_a_column_of_numbers(tmp_path: Path) -> None:
         load(path, categorical=["b"])
 
 
+@pytest.mark.parametrize("value", [0.1, 123.456, 1e9 + 0.1, 0.0])
+def test_a_constant_column_is_not_divided_by_the_rounding_of_its_mean(value: float) -> None:
+    encoder = TableEncoder.fit(pandas.DataFrame({"a": np.full(1000, value), "b": np.arange(1000.0) % 7}))
+    new = encoder.transform(pandas.DataFrame({"a": [value, value + 2.0], "b": [0.0, 1.0]}))
+    assert new[:, 0].tolist() == pytest.approx([0.0, 2.0], abs=1e-6)
+
+
 def test_new_rows_that_do_not_fit(tmp_path: Path) -> None:
     encoder = TableEncoder.fit(pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
     with pytest.raises(ValueError, match="no column 'b', with which the encoder was fitted"):

@@ -267,3 +267,16 @@ def test_blocks_and_the_level_of_the_logits_do_not_show(monkeypatch, small_batch
         rounding = (exact.grad.to(dtype).double() - exact.grad).abs()
         ulps = torch.finfo(dtype).eps * 2.0 ** exact.grad.abs().clamp(min=1e-37).log2().floor()
         assert ((found.grad.double() - exact.grad).abs() <= rounding + ulps).all()
+
+
+def test_transposed_logits_keep_their_digits():
+    """A picture's logits (1, C, d) come as rows spread over memory, which numpy would add up one by one."""
+    logits = torch.full((1, 15000, 2), 0.1234)
+    logits[:, 0] = 0.0
+    labels = torch.zeros(1, 2, dtype=torch.long)
+    leaf, exact = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    value, truth64 = CCELoss()(leaf, labels), CCELoss()(exact, labels)
+    value.backward()
+    truth64.backward()
+    torch.testing.assert_close(value.double(), truth64, rtol=2.4e-7, atol=0)
+    torch.testing.assert_close(leaf.grad.double(), exact.grad, rtol=1e-6, atol=0)

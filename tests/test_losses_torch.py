@@ -177,6 +177,73 @@ def test_ignored_rows_are_no_rows(name, reduction):
     assert (gradient[~keep] == 0).all()
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("name", [*REGISTRY, "smoothed", "forward", "backward"])
+def test_a_row_that_does_not_count_may_hold_anything(small_batches, name, soft, bad):
+    """Also on the way back: 0 * NaN would make the weights of a whole model NaN."""
+    logits, labels, _ = example(5)
+    noise = 0.8 * torch.eye(C) + 0.2 / C
+    own = {
+        "smoothed": lambda **options: CCELoss(label_smoothing=0.1, **options),
+        "forward": lambda **options: ForwardCorrected(LqLoss(**options), noise),
+        "backward": lambda **options: BackwardCorrected(CCELoss(**options), noise),
+    }
+    given = F.one_hot(labels, C).float() if soft else labels
+    keep, weights = torch.arange(N) != 3, torch.ones(N)
+    logits[3], weights[3] = bad, 0.0
+    for impl in ("auto", "plain"):
+        loss = own[name](impl=impl) if name in own else make_loss(name, impl=impl)
+        found, expected = [], []
+        for part, results in ((slice(None), found), (keep, expected)):
+            leaf, weight = logits[part].requires_grad_(), weights[part].requires_grad_()
+            value = loss(leaf, given[part], weight)
+            results += [value, *torch.autograd.grad(value, (leaf, weight))]
+        torch.testing.assert_close(found[0], expected[0])
+        for all_rows, counted in zip(found[1:], expected[1:], strict=True):
+            torch.testing.assert_close(all_rows[keep], counted)
+        assert (found[1][3] == 0).all()
+        assert found[2][3].isfinite()
+
+
+@pytest.mark.parametrize("name", [*REGISTRY, "forward"])
+def test_one_hot_labels_equal_hard_ones_beside_a_masked_class(name):
+    logits, labels, _ = example(3)
+    logits[torch.arange(N), (labels + 1) % C] = -math.inf
+    loss = ForwardCorrected(CCELoss(), torch.eye(C)) if name == "forward" else make_loss(name)
+    one_hot = F.one_hot(labels, C).float()
+    hard, soft = value_and_gradient(loss, logits, labels), value_and_gradient(loss, logits, one_hot)
+    for a, b in zip(hard, soft, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_label_s_probability_of_zero_has_a_gradient_under_a_correction():
+    """Learnt labels start from the given ones, whose other classes are at 0."""
+    logits, labels, _ = example(3)
+    soft = F.one_hot(labels, C).float().requires_grad_()
+    loss = ForwardCorrected(LqLoss(reduction="sum"), 0.8 * torch.eye(C) + 0.2 / C)
+    (found,) = torch.autograd.grad(loss(logits, soft), soft)
+    each = ForwardCorrected(LqLoss(reduction="none"), loss.transition)
+    expected = torch.stack([each(logits, torch.full((N,), label)) for label in range(C)], 1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_smoothed_soft_labels_keep_their_digits_in_half_precision():
+    logits, labels, _ = example(3)
+    one_hot = F.one_hot(labels, C)
+    loss = CCELoss(label_smoothing=0.1)
+    for dtype in (torch.bfloat16, torch.float16):
+        torch.testing.assert_close(loss(logits, one_hot.to(dtype)), loss(logits, labels))
+
+
+def test_a_loss_scale_and_a_masked_class_give_no_nan():
+    logits, labels = torch.tensor([[0.3, -math.inf, 1.0, 2.0]]), torch.tensor([0])
+    loss = make_loss("bootstrap-soft", beta=0.5)
+    _, expected = value_and_gradient(loss, logits, labels)
+    _, scaled = value_and_gradient(lambda z, y: 2.0**30 * loss(z, y), logits, labels)
+    torch.testing.assert_close(scaled / 2**30, expected)
+
+
 @pytest.mark.parametrize("name", PHI_LOSSES)
 def test_fused_path_equals_plain_path(name):
     """Over several blocks of rows, with weights, ignored rows and an upstream gradient."""
@@ -315,6 +382,8 @@ def test_sample_weight_has_a_gradient(small_batches):
 def test_a_weight_of_zero_has_its_rows_loss_as_gradient(name, create_graph, impl):
     # Learning to reweight (Ren et al. 2018) takes this gradient at weights that are all 0.
     logits, labels, _ = example()
+    if name != "backward":  # whose inverse gives every class a weight
+        logits[torch.arange(N), (labels + 1) % C] = -math.inf
     corrections = {"forward": ForwardCorrected, "backward": BackwardCorrected}
 
     def make(reduction):
@@ -577,6 +646,19 @@ def test_gjs_of_two_views_is_the_divergence():
     assert torch.autograd.gradcheck(lambda z: GJSLoss(pi=pi)((z, two), labels), leaf)
 
 
+def test_gjs_of_a_sure_view_and_others_that_differ():
+    """The gradient of p = 1e-9 must not be lost beside that of the others' p = 1."""
+    views = torch.tensor([[[-20.5, 0.0]], [[20.0, 0.0]], [[8.0, 0.0]]])
+    labels, gradients = torch.tensor([0]), []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [view.to(dtype).requires_grad_() for view in views]
+        gradients.append(torch.autograd.grad(GJSLoss()(leaves, labels), leaves))
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=0)
+    exact = tuple(view.double().requires_grad_() for view in views / 10)
+    assert torch.autograd.gradgradcheck(lambda *each: GJSLoss()(each, labels), exact)
+
+
 def test_gjs_of_two_views_leaves_ignored_rows_out():
     one, labels, generator = example(16)
     two = torch.randn(N, C, generator=generator)
@@ -703,6 +785,16 @@ def test_binary_leaves_labels_without_weight_out(by, bad, q):
     wanted.backward()
     torch.testing.assert_close(loss, wanted)
     torch.testing.assert_close(logits.grad, torch.cat([own.grad, torch.zeros(2, 1)], dim=1))
+
+
+@pytest.mark.parametrize("name", ["weight", "pos_weight", "sample_weight"])
+def test_the_logits_alone_decide_the_dtype_of_a_binary_loss(name):
+    logits, _, generator = example(15)
+    labels, weights = (logits > 1).float(), torch.rand(N, C, generator=generator)
+    expected = functional.binary_lq_loss(logits, labels, **{name: weights})
+    found = functional.binary_lq_loss(logits, labels, **{name: weights.double()})
+    assert found.dtype == torch.float32
+    assert found == expected
 
 
 def test_the_gradient_of_a_binary_label_s_weight_is_its_loss():

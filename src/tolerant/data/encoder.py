@@ -258,4 +258,6 @@ def _moments(numbers: np.ndarray, name: str) -> tuple[float, float]:
         mean, std = float(numbers.mean()), float(numbers.std())
     if not np.isfinite(std):
         raise ValueError(f"column {name!r} has values too large to standardise; rescale it")
-    return mean, std if std > 0 else 1.0
+    # A constant column has no deviation, but rounding its mean leaves one: 1.4e-17 for a thousand times 0.1,
+    # by which 0.2 in a new row would become 7e15.
+    return mean, std if std > 1e-12 * abs(mean) else 1.0

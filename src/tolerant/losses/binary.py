@@ -54,7 +54,7 @@ def binary_lq_loss(
                 f"labels must be in [0, 1], or ignore_index={ignore_index}; got {wrong[0].item():g}."
             )
     divided_by = counts.to(dtype) if sample_weight is None else counts * sample_weight.to(dtype)
-    weights = divided_by if weight is None else divided_by * weight
+    weights = divided_by if weight is None else divided_by * weight.to(dtype)
     given = torch.where(counts, given, 0.0)
     # A label of weight 0 must not count even where its logit is NaN or infinite, but 0 * NaN is NaN: such
     # logits become 0. Finite ones stay, because their loss is the gradient of the weight.
@@ -65,7 +65,7 @@ def binary_lq_loss(
         K.check("k", k)
         phi, hyper = PHI["truncated-lq"], {"q": q, "k": k}
     yes, no = phi(F.logsigmoid(z), **hyper), phi(F.logsigmoid(-z), **hyper)
-    losses = given * (yes if pos_weight is None else yes * pos_weight) + (1 - given) * no
+    losses = given * (yes if pos_weight is None else yes * pos_weight.to(dtype)) + (1 - given) * no
     losses = losses * weights
     if reduction == "none":
         return losses

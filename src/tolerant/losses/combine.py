@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.losses.check import can_look_at
-from tolerant.losses.fused import RowWeight, weigh
+from tolerant.losses.fused import RowWeight, finite_rows, weigh
 from tolerant.losses.log_prob import log_p_given, log_softmax, rows_at
 from tolerant.losses.module import PhiLoss, RobustLoss
 from tolerant.losses.phi_losses import CCELoss
@@ -106,6 +106,7 @@ class ForwardCorrected(_Corrected):
         hyper = {name: v for name, v in self.loss.hyper.items() if name != "label_smoothing"}
 
         def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
+            z = finite_rows(z, row_weight)
             if not y.is_floating_point():
                 self._check_possible(y, row_weight)
                 return weigh(phi(log_p_given(z, y, self.transition), **hyper), row_weight)
@@ -114,7 +115,7 @@ class ForwardCorrected(_Corrected):
             per_class = [log_p_given(z, label.expand(len(z)), self.transition) for label in classes]
             log_p = torch.stack(per_class, 1)
             # A label T cannot give counts only where it has weight: 0 * inf must not become NaN.
-            return weigh(torch.where(y == 0, 0.0, y * phi(log_p, **hyper)).sum(-1), row_weight)
+            return weigh(weigh(phi(log_p, **hyper), y).sum(-1), row_weight)
 
         return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)
 
@@ -157,7 +158,7 @@ class BackwardCorrected(_Corrected):
 
     def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
-            log_p = log_softmax(z)
+            log_p = log_softmax(finite_rows(z, row_weight))
             inverse = self.inverse.to(log_p.dtype)
             over_classes = y @ inverse if y.is_floating_point() else rows_at(inverse, y)
             # A masked class counts only where the inverse does: 0 * inf must not become NaN.

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from tolerant.losses.domain import Domain
 from tolerant.losses.elementwise import expm1
-from tolerant.losses.fused import RowWeight, weigh
+from tolerant.losses.fused import RowWeight, finite_rows, weigh
 from tolerant.losses.log_prob import is_class, log_softmax
-from tolerant.losses.module import RobustLoss, finite_rows
+from tolerant.losses.module import RobustLoss
 from tolerant.losses.phi import PHI, Phi
 from tolerant.losses.reduction import Weighing, rows_of, weighted_loss
 
@@ -39,8 +39,9 @@ def bootstrap_soft(logits: Tensor, labels: Tensor, *, beta: float = 0.95) -> Ten
     The gradient flows through those too: beta * CCE + (1 - beta) * entropy.
     """
     log_p = log_softmax(logits)
-    # p * log p with p = 0 for a masked class: 0, not 0 * inf.
-    entropy = -(torch.exp(log_p) * log_p.clamp(min=-1e30)).sum(-1)
+    # p * log p with p = 0 for a masked class: 0, not 0 * inf. It is 0 from log p = -746 on; a bound far
+    # below would be inf in fp32 once multiplied by a loss scale.
+    entropy = -(torch.exp(log_p) * log_p.clamp(min=-1e4)).sum(-1)
     return -beta * _pick(log_p, labels) + (1 - beta) * entropy
 
 
@@ -58,7 +59,7 @@ def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) ->
     """
     # A masked class is finite here: a sum over views that are all -inf has NaN for its derivative.
     each = [log_softmax(v).clamp(min=-1e30) for v in ([views] if isinstance(views, Tensor) else views)]
-    mean = each[0] if len(each) == 1 else _log_mean(torch.stack(each))
+    mean = each[0] if len(each) == 1 else _LogMean.apply(torch.stack(each))
     agreement = _pick(PHI["js"](mean, pi=pi), labels)
     if len(each) == 1:
         return agreement
@@ -66,27 +67,45 @@ def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) ->
     return agreement + torch.stack(apart).mean(0) / -math.log1p(-pi)
 
 
-def _log_mean(log_p: Tensor) -> Tensor:
-    """log of the mean probability over the first dimension, with all digits near 1."""
-    near_one = torch.log1p(expm1(log_p).mean(0).clamp(min=-0.5))
-    in_log_space = torch.logsumexp(log_p, 0) - math.log(len(log_p))
-    return torch.where(in_log_space > -0.5, near_one, in_log_space)
+class _LogMean(torch.autograd.Function):
+    """log of the mean probability over the first dimension, with all digits near 1.
+
+    Autograd's derivative of expm1 is expm1 + 1, which is 0 for the p of a view that is sure of another class.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_p: Tensor) -> Tensor:
+        near_one = torch.log1p(expm1(log_p).mean(0).clamp(min=-0.5))
+        in_log_space = torch.logsumexp(log_p, 0) - math.log(len(log_p))
+        return torch.where(in_log_space > -0.5, near_one, in_log_space)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (log_p,) = ctx.saved_tensors
+        return grad * torch.softmax(log_p, 0)
 
 
 def _pick(per_class: Tensor, labels: Tensor) -> Tensor:
     """The given class's entry, or the mean over the labels' probabilities."""
     if labels.is_floating_point():
-        return (labels * per_class).sum(-1)
+        return weigh(per_class, labels).sum(-1)
     return per_class.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
 
 
 def _normalised(phi: Phi, logits: Tensor, labels: Tensor, **hyper: float) -> Tensor:
     per_class = phi(log_softmax(logits), **hyper)
+    own, masked = _pick(per_class, labels), logits == -math.inf
     if labels.is_floating_point():
-        return _pick(per_class, labels) / per_class.sum(-1)
-    left_out = is_class(labels, logits) | (logits == -math.inf)
-    others = torch.where(left_out, 0.0, per_class).sum(-1)
-    return _Share.apply(_pick(per_class, labels), others)
+        counted = torch.where(masked & (labels == 0), 0.0, per_class)
+        return _Share.apply(own, counted.sum(-1) - own)
+    others = torch.where(is_class(labels, logits) | masked, 0.0, per_class).sum(-1)
+    return _Share.apply(own, others)
 
 
 class _Share(torch.autograd.Function):

@@ -47,7 +47,7 @@ def plain_phi_rows(
     logits: Tensor, labels: Tensor, row_weight: RowWeight, phi: Phi, hyper: dict[str, Any]
 ) -> Tensor:
     """The same from the primitives: the reference, and what compilers and transforms see."""
-    return weigh(phi(log_p_y(logits, labels), **hyper), row_weight)
+    return weigh(phi(log_p_y(finite_rows(logits, row_weight), labels), **hyper), row_weight)
 
 
 def has_numbers(tensor: Tensor) -> bool:
@@ -55,14 +55,30 @@ def has_numbers(tensor: Tensor) -> bool:
     return type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
 
 
+def finite_rows(logits: Tensor, row_weight: RowWeight) -> Tensor:
+    """Zeros for a row that does not count and has no probabilities: in a derivative 0 * NaN would be NaN.
+
+    A row with masked classes has them, and stays: its loss is the gradient of its weight.
+    """
+    if not isinstance(row_weight, Tensor):
+        return logits
+    top = logits.detach().amax(1, keepdim=True)  # NaN or inf where one logit is, -inf where all are
+    return torch.where((row_weight == 0).unsqueeze(1) & ~top.isfinite(), 0.0, logits)
+
+
 def weigh(values: Tensor, row_weight: RowWeight) -> Tensor:
     """row_weight * values, where a row of weight 0 is left out even if its value is inf.
 
     The gradient in a weight of 0 is still the row's value: reweighting by gradients starts from there.
+    The same of classes and a label's probabilities: a masked class does not count where it has none.
     """
     if not isinstance(row_weight, Tensor):
         return values * row_weight
-    return row_weight * torch.where(row_weight == 0, values.nan_to_num(0.0, 0.0, 0.0), values)
+    return row_weight * _counted(values, row_weight)
+
+
+def _counted(values: Tensor, row_weight: Tensor) -> Tensor:
+    return torch.where(row_weight == 0, values.nan_to_num(0.0, 0.0, 0.0), values)
 
 
 def needs_plain_path(upstream: Tensor) -> bool:
@@ -114,7 +130,8 @@ class _PhiRows(torch.autograd.Function):
             _, _, gradient = _sweep(logits, labels, scaled, ctx.phi, ctx.hyper, True)
         elif not (ctx.summed and grad.item() == 1):
             gradient = (gradient * grad.reshape(-1, 1)).to(logits.dtype)
-        return gradient, None, weigh(values, grad) if wants[2] else None, None, None, None
+        by_weight = weigh(_counted(values, weights), grad) if wants[2] else None
+        return gradient, None, by_weight, None, None, None
 
 
 def _sweep(
@@ -203,6 +220,10 @@ def _block(
     if gradient is not None:
         scale = weigh(phi.weight(log_p, **hyper), row_weight).div_(total)
         space.scatter_(1, column, rivals.neg_()).mul_(scale)  # -w (1 - p_y) with all its digits
+        if shift and isinstance(row_weight, Tensor):  # a row left out may hold NaN, and 0 * NaN is NaN
+            left_out = (row_weight == 0) & ~total.isfinite()
+            if left_out.any():
+                space.masked_fill_(left_out, 0.0)
         if gradient is not space:
             gradient.copy_(space)
     return log_p, shift

@@ -29,14 +29,6 @@ def check_impl(impl: str) -> None:
         raise ValueError(f"impl must be one of {', '.join(IMPLEMENTATIONS)}; got {impl!r}.")
 
 
-def finite_rows(logits: Tensor, row_weight: fused.RowWeight) -> Tensor:
-    """Zeros for a row that does not count and holds an infinity: 0 * inf in a derivative would be NaN."""
-    if not isinstance(row_weight, Tensor):
-        return logits
-    dead = (row_weight == 0).unsqueeze(1) & ~logits.isfinite().all(1, keepdim=True)
-    return torch.where(dead, 0.0, logits)
-
-
 class RobustLoss(nn.Module):
     """Base of all losses: holds hyper-parameters, class weights, ignore_index and the reduction.
 
@@ -133,7 +125,7 @@ class RobustLoss(nn.Module):
         """The loss without a module: what `forward` and `tolerant.functional` call."""
 
         def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
-            return fused.weigh(cls.formula(finite_rows(z, row_weight), y, **hyper), row_weight)
+            return fused.weigh(cls.formula(fused.finite_rows(z, row_weight), y, **hyper), row_weight)
 
         return weighted_loss(logits, labels, weighing, rows)
 
@@ -199,8 +191,8 @@ class PhiLoss(RobustLoss):
 
         def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
             if y.is_floating_point():
-                values = (y * cls.phi(log_softmax(z), **hyper)).sum(-1)
-                return fused.weigh(values, row_weight)
+                per_class = cls.phi(log_softmax(fused.finite_rows(z, row_weight)), **hyper)
+                return fused.weigh(fused.weigh(per_class, y).sum(-1), row_weight)
             if _fused_serves(z, impl):
                 summed = weighing.reduction != "none"
                 return fused.phi_rows(z, y, row_weight, cls.phi, hyper, summed)

@@ -45,7 +45,8 @@ def sweep(
     z = (logits if exact else logits.float()).detach().numpy()
     own = np.arange(0, z.size, z.shape[1]) + labels.numpy()
     with np.errstate(all="ignore"):
-        ratios = z - z.take(own)[:, None]
+        # A row in one piece: numpy adds up a row spread over memory one by one, 2e-4 off at 15,000 classes.
+        ratios = np.subtract(z, z.take(own)[:, None], order="C")
         np.exp(ratios, ratios)
         ratios.put(own, 0)
         r = ratios.sum(1)
