@@ -144,6 +144,7 @@ def learn(
         kept=kept if pruned else None,
         pruned_at=pruned_at if pruned else None,
         reviewed=reviewed,
+        groups=dataset.groups,
         seed=settings.seed,
     )
     return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if job.prune else None)

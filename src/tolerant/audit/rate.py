@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,19 +55,30 @@ def rate_interval(
     given: NDArray[np.int64],
     probs: NDArray[np.floating],
     generator: np.random.Generator,
+    groups: NDArray[Any] | None = None,
 ) -> RateInterval:
-    """How many of these labels are wrong, as far as the predictions can tell."""
+    """How many of these labels are wrong, as far as the predictions can tell.
+
+    Rows of one of the ``groups`` were labelled together, so they are resampled together: a thousand rows of
+    ten groups tell no more about the noise rate than ten labels.
+    """
+    num_rows = len(given)
+    group = np.arange(num_rows) if groups is None else np.unique(groups, return_inverse=True)[1]
+    members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
     estimate, softer, refit = (_one_rate if model.symmetric else _whole_matrix)(model, given, probs)
-    doubted = float(np.mean(probs.argmax(axis=1) != given))
-    size = min(len(given), _RESAMPLE_ROWS)
+    # As many groups as have _RESAMPLE_ROWS rows, on average.
+    num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / num_rows)))
     rates = np.empty(_RESAMPLES)
     for resample in range(_RESAMPLES):
-        rates[resample] = refit(generator.integers(len(given), size=size))
-    error = 1.96 * rates.std(ddof=1) * np.sqrt(size / len(given))
-    doubted_error = 1.96 * np.sqrt(doubted * (1.0 - doubted) / len(given))
+        drawn = generator.integers(len(members), size=num_drawn)
+        rates[resample] = refit(np.concatenate([members[number] for number in drawn]))
+    error = 1.96 * rates.std(ddof=1) * np.sqrt(num_drawn / len(members))
+    is_doubted = probs.argmax(axis=1) != given
+    doubted = float(is_doubted.mean())
+    doubted_error = 1.96 * np.sqrt((np.bincount(group, is_doubted - doubted) ** 2).sum()) / num_rows
     # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three"), and with nothing
     # but wrong ones as many right: resamples that all look alike show no sampling error.
-    least_error = 3.0 / len(given)
+    least_error = 3.0 / len(members)
     high = max(estimate + error, doubted + doubted_error, estimate + least_error)
     low = min(softer - error, estimate - max(error, least_error))
     if _tells_nothing(model, given, probs):

@@ -176,6 +176,7 @@ def find_suspects(
     kept: ArrayLike | None = None,
     pruned_at: ArrayLike | None = None,
     reviewed: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     seed: int = 0,
 ) -> Suspects:
     """Rank the rows whose given label a model does not believe.
@@ -191,6 +192,8 @@ def find_suspects(
         pruned_at: int [N], the epoch before which a row was pruned, 0 for before training, -1 for never.
         reviewed: bool [N], True where a person has decided the label, which is then taken as right:
             the row is not listed, and noise rate and transition come from the others.
+        groups: [N] words or numbers: rows of one group were labelled together, such as the pictures of a
+            patient, and the interval of the noise rate is so much wider.
         seed: of the resampling behind the interval, and of the rows the noise is fitted to when
             there are more than 20,000.
 
@@ -227,6 +230,9 @@ def find_suspects(
     decided = _optional("reviewed", reviewed, num_rows, np.bool_)
     if decided is None:
         decided = np.zeros(num_rows, np.bool_)
+    together = None if groups is None else np.asarray(as_numpy(groups))
+    if together is not None and together.shape != (num_rows,):
+        raise ValueError(f"groups must have a value for each of {num_rows} rows; got shape {together.shape}.")
 
     generator = np.random.default_rng(seed)
     sample = np.arange(num_rows) if decided.all() else np.flatnonzero(~decided)
@@ -235,7 +241,9 @@ def find_suspects(
     model = fit_noise_model(given[sample], probs[sample])
     log_odds = model.log_odds_right(given, probs)
     log_odds[decided] = np.inf
-    rate = rate_interval(model, given[sample], probs[sample], generator)
+    rate = rate_interval(
+        model, given[sample], probs[sample], generator, None if together is None else together[sample]
+    )
 
     choice = probs.argmax(axis=1)
     index = np.flatnonzero((choice != given) & ~decided)
