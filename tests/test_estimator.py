@@ -398,6 +398,7 @@ def test_labels_at_random_leave_a_model_and_an_honest_rate():
         ({"model": "mpl"}, "Did you mean 'mlp'"),
         ({"model": 3}, "model must be 'auto'"),
         ({"folds": -1}, "folds must be 0"),
+        ({"folds": 1}, r"folds must be 0 .* or at least 2; got 1"),
         ({"epochs": 0}, "epochs must be above 0"),
         ({"loss": NoisyLabelClassifier}, "loss must be a name or a loss such as"),
         ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda'; got 'tpu'"),

@@ -73,7 +73,7 @@ def learn(
             share of wrong labels, and k is the out-of-fold p_y below which that share of the rows lies
             (between 0.05 and 0.9); no true label is needed. The paper's 0.5 suits ten classes; many classes
             or hard rows leave right labels below it.
-        folds: with fewer than 2, or where no two classes would be left to train a fold on, the final model
+        folds: with 0, or where no two classes would be left to train a fold on, the final model
             scores its own training rows: cheaper, but rows it has memorised are missed.
         reviewed: bool [N], the labels that a person has decided: not left out before the first epoch, and
             not among the suspects.
@@ -81,8 +81,8 @@ def learn(
         checkpoints: a folder, from which the same call goes on where it was cut off.
         callbacks: told of the final training.
     """
-    if folds < 0:
-        raise ValueError(f"folds must be 0 (score with the final model) or more; got {folds!r}.")
+    if folds < 0 or folds == 1:  # a single fold leaves no other rows for the model that scores it
+        raise ValueError(f"folds must be 0 (score with the final model) or at least 2; got {folds!r}.")
     if settings.k == "auto" and settings.loss == TRUNCATED and folds < 2:
         raise ValueError(
             f"k='auto' is estimated from the folds, of which it needs 2 or more; got folds={folds!r}. "
