@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,7 @@ def rank(number: int, port: int, folder: str) -> None:
     with distributed.join() as ranks:
         assert ranks == Ranks(number, 2)
         found = {case: run(case, Path(folder) / case) for case in CASES}
+        found["stopped"] = run("table", Path(folder) / "stopped")
         try:  # as on machines that do not share their disks
             run("table", Path(folder) / "table" if number == 0 else Path(folder) / "elsewhere")
         except ValueError as error:
@@ -99,30 +101,57 @@ def rank(number: int, port: int, folder: str) -> None:
     (Path(folder) / f"{number}.json").write_text(json.dumps(found))
 
 
+class Stopped(nn.Linear):
+    """Ctrl-C in the third of the second epoch's five steps."""
+
+    steps = 0
+
+    def forward(self, x):
+        self.steps += self.training
+        if self.steps == 8:
+            signal.raise_signal(signal.SIGINT)
+        return super().forward(x)
+
+
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CASES["table"]["model"][2], "__class__", Stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run("table", folder / "stopped")
     # As torchrun does: a port found free and closed again may be another's when rank 0 opens it.
     store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     mp.start_processes(rank, (store.port, str(folder)), nprocs=2, start_method="fork")
     return [json.loads((folder / f"{number}.json").read_text()) for number in range(2)]
 
 
+def assert_same_run(found: dict[str, Any], alone: dict[str, Any]) -> None:
+    np.testing.assert_allclose(found["weights"], alone["weights"], atol=1e-5)
+    assert found["kept"] == alone["kept"]
+    assert found["epoch"] == alone["epoch"]
+    for record, expected in zip(found["history"], alone["history"], strict=True):
+        assert record.keys() == expected.keys()
+        for name in record.keys() - {"time_s", "images_per_s"}:
+            assert record[name] == pytest.approx(expected[name], abs=1e-5), name
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_two_ranks_are_one_process(ranks, case):
     alone = run(case)
     for found in (ranks[0][case], ranks[1][case]):
-        np.testing.assert_allclose(found["weights"], alone["weights"], atol=1e-5)
-        assert found["kept"] == alone["kept"]
-        assert found["epoch"] == alone["epoch"]
-        for record, expected in zip(found["history"], alone["history"], strict=True):
-            assert record.keys() == expected.keys()
-            for name in record.keys() - {"time_s", "images_per_s"}:
-                assert record[name] == pytest.approx(expected[name], abs=1e-5), name
+        assert_same_run(found, alone)
     assert ranks[0][case]["weights"] == ranks[1][case]["weights"]
     assert ranks[0][case]["told"] == alone["told"] == list(range(len(alone["history"])))
     assert ranks[1][case]["told"] == []
     assert all(alone["kept"]) == ("prune" not in CASES[case])
+
+
+def test_two_ranks_go_on_in_the_epoch_in_which_one_process_was_stopped(ranks):
+    alone = run("table")
+    for found in (ranks[0]["stopped"], ranks[1]["stopped"]):
+        assert_same_run(found, alone)
+    assert ranks[0]["stopped"]["told"] == [1, 2, 3]
 
 
 def test_a_checkpoint_that_one_rank_does_not_see_is_refused(ranks):
@@ -142,8 +171,12 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch):
         pass
 
 
-def test_a_killed_rank_costs_no_row(tmp_path):
-    """torchrun starts both ranks again, and they go on from the last whole epoch to the same weights."""
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_killed_rank_costs_no_row(tmp_path, restarts):
+    """torchrun starts both ranks again, and they go on from the last whole epoch to the same weights.
+
+    Without a restart one process goes on alone.
+    """
     script = tmp_path / "script.py"
     script.write_text(f'''
 import json, os, sys
@@ -168,17 +201,20 @@ with distributed.join() as ranks:
         open({str(tmp_path / "found.json")!r}, "w").write(json.dumps(found))
 ''')
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-               "--max-restarts=1", "--monitor-interval=0.1", str(script)]  # fmt: skip
+               f"--max-restarts={restarts}", "--monitor-interval=0.1", str(script)]  # fmt: skip
     env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    found, alone = json.loads((tmp_path / "found.json").read_text()), run("table")
-    assert found["restarts"] == "1"
+    if restarts:
+        assert done.returncode == 0, done.stderr
+        found = json.loads((tmp_path / "found.json").read_text())
+        assert found["restarts"] == "1"
+    else:
+        assert "exitcode  : 9" in done.stderr
+        found = run("table", tmp_path / "run")
+    alone = run("table")
     # The checkpoint is written beside the training: the last one may have been lost with rank 0.
     assert found["told"] in ([2, 3], [1, 2, 3])
-    np.testing.assert_allclose(found["weights"], alone["weights"], atol=1e-5)
-    assert [record["epoch"] for record in found["history"]] == [0, 1, 2, 3]
-    assert found["history"][2]["train_loss"] == pytest.approx(alone["history"][2]["train_loss"], abs=1e-5)
+    assert_same_run(found, alone)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

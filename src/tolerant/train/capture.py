@@ -90,7 +90,7 @@ class Stepper:
     def skip(self, steps: int, loss_sum: float) -> None:
         """Go on where a run stopped after ``steps`` steps of this epoch."""
         self.position.fill_(steps * self.batch_size)
-        self.loss_sum.fill_(loss_sum)
+        self.loss_sum.fill_(0.0 if self.ranks.rank else loss_sum)  # `end` adds up those of all ranks
         self.steps_done = steps
         self._read_ahead()
 
