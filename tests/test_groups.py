@@ -243,5 +243,5 @@ def test_groups_of_one_row_change_no_interval():
     alone = find_suspects(given, probs, groups=[f"p{number}" for number in range(len(given))])
     assert alone.noise_rate.estimate == find_suspects(given, probs).noise_rate.estimate
     assert alone.noise_rate.high == pytest.approx(find_suspects(given, probs).noise_rate.high, abs=0.01)
-    with pytest.raises(ValueError, match=r"groups must have a value for each of 1200 rows; got shape \(60,\)"):
+    with pytest.raises(ValueError, match=r"groups must have a value for each of 1200 rows; got shape"):
         find_suspects(given, probs, groups=np.unique(patient))
