@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from typer.testing import CliRunner
 
 from tolerant import NoisyLabelClassifier, find_suspects
 from tolerant.audit.plan import Settings, make_job
-from tolerant.audit.scoring import choose_folds, deal_folds
+from tolerant.audit.scoring import _most_frequent, _together, choose_folds, deal_folds
 from tolerant.cli import make_app
 from tolerant.data import NoisyDataset, load, split_validation
 from tolerant.files import read_json
@@ -63,6 +65,34 @@ def test_copies_bring_their_groups_together():
         fold = choose_folds(rows, 4, seed)
         assert len({*fold[:5], *fold[-5:]}) == 1
         assert len(np.unique(fold)) == 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_stays_together_is_what_copies_and_groups_connect(seed):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(12, size=30)
+    first = np.arange(30)
+    for copy in np.sort(rng.permutation(np.arange(1, 30))[:8]):
+        first[copy] = first[rng.integers(copy)]
+    expected = np.arange(30)  # by joining pairs until nothing moves
+    for _ in range(30):
+        for row, other in product(range(30), repeat=2):
+            if groups[row] == groups[other] or first[row] == first[other]:
+                expected[row] = expected[other] = min(expected[row], expected[other])
+    np.testing.assert_array_equal(_together(first, groups), expected)
+
+
+def test_a_group_is_dealt_by_its_most_frequent_label():
+    labels = np.array([2, 0, 0, 1, 1, 1, 0])
+    together = np.array([0, 0, 0, 3, 3, 3, 3])
+    assert _most_frequent(labels, together)[[0, 3]].tolist() == [0, 1]
+    # The first picture of every patient has the same label, so the others must decide.
+    rows = grouped(400, np.repeat(np.arange(40), 10))
+    label = np.arange(40) // 20
+    rows = rows.with_given_labels(np.where(np.arange(400) % 10 == 0, 2, np.repeat(label, 10)))
+    fold = choose_folds(rows, 4, 0)
+    for number in range(4):
+        assert np.bincount(rows.given_labels[fold == number]).tolist() == [45, 45, 10]
 
 
 def test_without_groups_folds_are_as_they_were():
@@ -192,7 +222,7 @@ def test_the_command_learns_no_group_and_scores_by_it(tmp_path):
     features = {f"x{place}": column for place, column in enumerate(data.inputs.T)}
     labels = np.array(data.class_names)[data.given_labels]
     path = write(tmp_path / "rows.csv", **features, patient=np.arange(200) // 4, label=labels)
-    runs = []
+    runs, rates = [], []
     for out, group in (("together", ["--group", "patient"]), ("apart", ["--ignore", "patient"])):
         words = ["train", str(path), "--out", str(tmp_path / out), "--epochs", "5", "--folds", "2", *group]
         done = CliRunner().invoke(make_app(), words)
@@ -202,11 +232,13 @@ def test_the_command_learns_no_group_and_scores_by_it(tmp_path):
             c["name"] for c in read_json(tmp_path / out / "spec.json")["features"]["encoder"]["columns"]
         ] == [*features]
         runs.append(load_file(tmp_path / out / "audit.safetensors")["probs"])
+        rates += re.findall(r"\(between .*?\)", done.output)
     assert not torch.equal(*runs)
     specs = [read_json(tmp_path / out / "spec.json")["fingerprint"] for out in ("together", "apart")]
     assert specs[0] != specs[1]
     again = CliRunner().invoke(make_app(), ["audit", str(tmp_path / "together")])
     assert again.exit_code == 0, again.output
+    assert rates[0] in again.output, "an interval of groups, too"
     new = CliRunner().invoke(
         make_app(), ["predict", str(tmp_path / "together"), str(path), "--out", str(tmp_path / "p.csv")]
     )
@@ -236,6 +268,31 @@ def test_the_interval_knows_that_a_patient_is_one_label():
             missed[name] += not rate.low <= 0.15 <= rate.high
     assert missed["patients"] == 0
     assert missed["rows"] > 1
+
+
+def test_without_a_doubt_the_interval_is_the_rule_of_three_of_the_groups():
+    given = np.arange(600) % 3
+    probs = np.where(np.eye(3)[given] > 0, 1 - 2e-9, 1e-9)
+    rate = find_suspects(given, probs, groups=np.arange(600) // 20).noise_rate
+    assert (rate.low, rate.high) == (0.0, pytest.approx(3 / 30, abs=1e-3))
+
+
+def test_the_width_does_not_depend_on_how_many_rows_are_resampled(monkeypatch):
+    given, probs, patient = patients_and_probs(0, patients=200, pictures=10)
+    whole = find_suspects(given, probs, groups=patient).noise_rate
+    monkeypatch.setattr("tolerant.audit.rate._RESAMPLE_ROWS", 400)
+    part = find_suspects(given, probs, groups=patient).noise_rate
+    assert part.low == pytest.approx(whole.low, abs=0.02)
+    assert whole.estimate - whole.low > 0.03, "or the width would not show"
+
+
+def test_the_estimator_counts_groups():
+    X, given, _, who = patients()
+    options = {"epochs": 5, "folds": 3, "loss": "lq", "lr": 0.01, "random_state": 0}
+    model = NoisyLabelClassifier(**options).fit(X, given, groups=who)
+    low, high = model.noise_rate_interval_
+    assert high >= model.noise_rate_ + 3 / 60, "60 patients, not 300 pictures"
+    assert low <= max(0.0, model.noise_rate_ - 3 / 60)
 
 
 def test_groups_of_one_row_change_no_interval():

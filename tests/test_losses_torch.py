@@ -627,36 +627,39 @@ def test_limits_of_the_paper():
     close(make_loss("taylor", order=1000), CCELoss())
 
 
-def test_gjs_of_two_views_is_the_divergence():
-    """H(mixture) - mixture of H, straight from the definition."""
-    one, labels, generator = example(15, dtype=torch.float64)
-    two = torch.randn(N, C, generator=generator, dtype=torch.float64)
-    pi = 0.3
-    label = F.one_hot(labels, C).double()
-    p, r = one.softmax(1), two.softmax(1)
+def divergence(views, labels, pi):
+    """GJS straight from the definition: H(mixture) - mixture of H."""
 
     def entropy(x):
         return -torch.xlogy(x, x).sum(1)
 
-    mixture = pi * label + (1 - pi) / 2 * (p + r)
-    expected = entropy(mixture) - (1 - pi) / 2 * (entropy(p) + entropy(r))
-    expected = expected / (-(1 - pi) * math.log(1 - pi))
-    torch.testing.assert_close(GJSLoss(pi=pi, reduction="none")((one, two), labels), expected)
+    p = [view.softmax(1) for view in views]
+    share = (1 - pi) / len(p)
+    mixture = pi * F.one_hot(labels, p[0].shape[1]) + share * sum(p)
+    return (entropy(mixture) - share * sum(map(entropy, p))) / (-(1 - pi) * math.log(1 - pi))
+
+
+def test_gjs_of_two_views_is_the_divergence():
+    one, labels, generator = example(15, dtype=torch.float64)
+    two = torch.randn(N, C, generator=generator, dtype=torch.float64)
+    found = GJSLoss(pi=0.3, reduction="none")((one, two), labels)
+    torch.testing.assert_close(found, divergence((one, two), labels, 0.3))
     leaf = one.requires_grad_()
-    assert torch.autograd.gradcheck(lambda z: GJSLoss(pi=pi)((z, two), labels), leaf)
+    assert torch.autograd.gradcheck(lambda z: GJSLoss(pi=0.3)((z, two), labels), leaf)
 
 
 def test_gjs_of_a_sure_view_and_others_that_differ():
     """The gradient of p = 1e-9 must not be lost beside that of the others' p = 1."""
     views = torch.tensor([[[-20.5, 0.0]], [[20.0, 0.0]], [[8.0, 0.0]]])
-    labels, gradients = torch.tensor([0]), []
-    for dtype in (torch.float32, torch.float64):
-        leaves = [view.to(dtype).requires_grad_() for view in views]
-        gradients.append(torch.autograd.grad(GJSLoss()(leaves, labels), leaves))
-    for found, expected in zip(*gradients, strict=True):
-        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=0)
-    exact = tuple(view.double().requires_grad_() for view in views / 10)
-    assert torch.autograd.gradgradcheck(lambda *each: GJSLoss()(each, labels), exact)
+    labels = torch.tensor([0])
+    leaves = [view.requires_grad_() for view in views.clone()]
+    found = torch.autograd.grad(GJSLoss()(leaves, labels), leaves)
+    leaves = [view.requires_grad_() for view in views.double()]
+    expected = torch.autograd.grad(divergence(leaves, labels, 0.5).sum(), leaves)
+    for one, exact in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), exact, rtol=1e-5, atol=0)
+    near = tuple(view.double().requires_grad_() for view in views / 10)
+    assert torch.autograd.gradgradcheck(lambda *each: GJSLoss()(each, labels), near)
 
 
 def test_gjs_of_two_views_leaves_ignored_rows_out():
