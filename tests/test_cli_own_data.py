@@ -629,7 +629,7 @@ def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys
         run("run", _Stop())
     assert stopped.value.exit_code == 130
     assert (
-        f"stopped; the same command goes on from {tmp_path / 'run' / 'checkpoints'}"
+        f"stopped; the same command resumes from {tmp_path / 'run' / 'checkpoints'}"
         in capsys.readouterr().err
     )
     again, other = _Starts(), _Starts()

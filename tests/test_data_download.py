@@ -367,7 +367,7 @@ def test_the_commands(server: Server, tmp_path: Path) -> None:
     call = CliRunner().invoke
     before = call(app, ["doctor", "--root", str(tmp_path / "data")])
     assert before.exit_code == 0
-    assert "(not there yet)" in before.output
+    assert "(does not exist yet)" in before.output
     for name in PUBLISHED:
         assert f"tolerant download {name} --root {tmp_path / 'data'}" in before.output
     assert "torch" in before.output

@@ -137,7 +137,7 @@ def test_the_command_plans_runs_stores_and_says_what_failed(tmp_path: Path) -> N
 
     code, done = said(*two)
     assert code == 0
-    assert "2 runs asked for, 3 to do" in done
+    assert "2 runs requested, 3 to do" in done
     assert f"2 of 2 runs are stored in {tmp_path / 'rows'}" in done
     code, planned = said(*two, "--dry-run")
     assert planned.count("  stored\n") == 2  # the one that was needed is not asked for
@@ -147,7 +147,7 @@ def test_the_command_plans_runs_stores_and_says_what_failed(tmp_path: Path) -> N
     assert code == 1
     assert "0 of 1 runs are stored" in failed
     assert "DivergedError" in failed
-    assert "error.txt has the whole message" in failed
+    assert "error.txt has the full message" in failed
 
 
 def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:

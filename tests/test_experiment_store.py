@@ -62,7 +62,7 @@ def test_a_file_of_another_tool_is_skipped_and_named(tmp_path: Path, line: str) 
     store = Store(tmp_path)
     assert (stored(store), select(store, "digits"), store.torn()) == ({}, [], ["other.jsonl:1"])
     said = CliRunner().invoke(make_app(), ["report", "digits", "--results", str(tmp_path)])
-    assert f"{tmp_path}/other.jsonl:1 holds no whole row and was skipped" in said.output
+    assert f"{tmp_path}/other.jsonl:1 does not hold a complete row and was skipped" in said.output
 
 
 def test_a_full_disk_is_named_and_leaves_no_half_line(

@@ -447,8 +447,8 @@ def test_changed_runs_are_never_drawn_as_if_unchanged(store: Store, tmp_path: Pa
     for name in ("figure1", "pruning"):
         said = cli(name, *every)
         assert said.exit_code == 2
-        assert "a picture shows one of '', 'epochs=2'" in said.output
-    assert "no picture: a picture shows one of '', 'epochs=2'" in cli("table1", *every).output
+        assert "a picture can show only one of '', 'epochs=2'" in said.output
+    assert "no picture: a picture can show only one of '', 'epochs=2'" in cli("table1", *every).output
     assert [path.suffix for path in sorted((tmp_path / "out").iterdir())] == [".csv", ".md"]
     rows = select(store, "table1", changed="epochs=2")
     for drawn in (figure.differences(lines(rows, "table1"), "Table 1"), figure.pruning(store, rows)):

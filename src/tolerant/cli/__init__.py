@@ -22,7 +22,7 @@ def main() -> None:
     try:
         app()
     except ModuleNotFoundError as missing:
-        hint = "" if "pip install" in str(missing) else f". All that the commands use: {_INSTALL}"
+        hint = "" if "pip install" in str(missing) else f". Everything the commands use: {_INSTALL}"
         sys.exit(f"tolerant: {missing}{hint}")
     except (ValueError, OSError) as error:  # bad input: the sentence, not the stack
         sys.exit(f"tolerant: {error}")

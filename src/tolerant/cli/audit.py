@@ -13,12 +13,12 @@ from tolerant.cli import own_data as own
 
 def audit(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(help="A run folder, or data as `tolerant train` takes it.")],
+    source: Annotated[str, typer.Argument(help="A run folder, or data as for `tolerant train`.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write; default: the run itself, or audit.")
+        Path | None, typer.Option(help="Folder to write; default: the run folder, or audit for data.")
     ] = None,
     labels: opt.Labels = None,
-    limit: Annotated[int, typer.Option(min=1, help="The most suspects on the page.")] = 5_000,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of suspects on the page.")] = 5_000,
     folds: opt.Folds = 5,
     split: opt.Split = None,
     root: opt.Root = None,
@@ -37,7 +37,8 @@ def audit(
 ) -> None:
     """List doubtful labels and write the page to review them.
 
-    Of a run: from its stored predictions, in seconds. Of data: trains first, as `tolerant train` does.
+    For a run folder it uses the stored predictions and takes seconds. For data it trains first, as
+    `tolerant train` does.
 
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
@@ -57,9 +58,7 @@ def audit(
         return
     opt.refuse(context, ("labels",), "is for data; train the run again with it")
     opt.refuse(context, opt.DATA, "is for data; a run knows how its data was read")
-    why = (
-        "is for data, which is trained on; a run has its predictions. For others train again: tolerant train"
-    )
+    why = "is for data, which is trained on; a run has its predictions. For new ones: tolerant train"
     opt.refuse(context, ("folds", "seed", "device"), why)
     run = load_run(source)
     out = out or run.folder

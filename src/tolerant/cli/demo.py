@@ -31,7 +31,7 @@ class Trained:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Draws the wrong labels and trains.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the wrong labels and of the training.")] = 0,
 ) -> None:
     """Train four losses on handwritten digits with 40 % wrong labels; needs no download."""
     from tolerant.data import load
@@ -45,13 +45,13 @@ def demo(
     data = clean.with_given_labels(noise.given_labels)
     typer.echo(
         f"{len(data)} handwritten digits to train on, {noise.realised_noise_rate:.1%} of their labels "
-        f"replaced by another; {len(test)} clean ones to test on.\n"
+        f"replaced by wrong ones; {len(test)} clean ones to test on.\n"
     )
     runs = _train(data, test, seed)
     _print_table(runs)
     picture = out / "demo.png"
     _draw(runs, data, picture)
-    typer.echo(f"\nThe picture is in {picture}. For your own data see the README.")
+    typer.echo(f"\nThe picture is in {picture}. For your own data, see the README.")
 
 
 def _train(data: NoisyDataset, test: NoisyDataset, seed: int) -> dict[str, Trained]:
@@ -107,8 +107,8 @@ def _print_table(runs: dict[str, Trained]) -> None:
         )
     Console().print(table)
     typer.echo(
-        "Chosen: the epoch that best predicts held-out labels, 40 % wrong themselves; the test set\n"
-        "chooses nothing. Found: with n labels wrong, the share of wrong ones among the n doubted most."
+        "Chosen epoch: the one that best predicts held-out labels, of which 40 % are wrong too; the test\n"
+        "set plays no part. Found: if n labels are wrong, the share of wrong ones among the n most doubted."
     )
 
 

@@ -77,7 +77,7 @@ def _where(root: Path | None) -> str:
     from tolerant.data import data_root
 
     try:
-        return f"{data_root(root)}{'' if data_root(root).is_dir() else ' (not there yet)'}"
+        return f"{data_root(root)}{'' if data_root(root).is_dir() else ' (does not exist yet)'}"
     except (ModuleNotFoundError, ValueError) as missing:
         return f"no known folder ({missing})"
 
@@ -85,7 +85,7 @@ def _where(root: Path | None) -> str:
 def _data(root: Path | None) -> list[tuple[str, str]]:
     from tolerant.data.published import PUBLISHED, data_root, missing_files
 
-    lines = [("digits", "in scikit-learn, nothing to get")]
+    lines = [("digits", "part of scikit-learn, nothing to download")]
     for name, published in PUBLISHED.items():
         try:
             missing = missing_files(name, root)

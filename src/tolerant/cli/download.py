@@ -12,11 +12,11 @@ from tolerant.cli import options as opt
 def download(
     names: Annotated[
         list[str],
-        typer.Argument(help="cifar10, cifar100, fashion-mnist, cifar10n, cifar100n, or all."),
+        typer.Argument(help="One or more of cifar10, cifar100, fashion-mnist, cifar10n, cifar100n; or all."),
     ],
     root: opt.Root = None,
 ) -> None:
-    """Get published data sets from their publishers, checked; what is there already is kept."""
+    """Download published data sets from their publishers and check them; files already there are kept."""
     from tolerant.data import PUBLISHED
     from tolerant.data import download as get
 

@@ -36,20 +36,22 @@ def noise(
     source: opt.SourceArgument,
     kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"One of {', '.join(Kind)}.")] = Kind.uniform,
     rate: Annotated[
-        float | None, typer.Option(help="Noise rate in [0, 1]; all kinds but matrix need it.")
+        float | None, typer.Option(help="Noise rate in [0, 1]; required for every kind but matrix.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="One seed gives the same labels everywhere.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="The same seed gives the same labels on every machine.")
+    ] = 0,
     out: Annotated[
-        Path, typer.Option(help="File of labels, .csv or .npz; the manifest goes beside it.")
+        Path, typer.Option(help="Label file to write, .csv or .npz; the manifest is written beside it.")
     ] = Path("noisy.csv"),
     pair: Annotated[
-        list[str] | None, typer.Option(help="Kind pair: TRUE=GIVEN class names; repeat for more.")
+        list[str] | None, typer.Option(help="For kind pair: TRUE=GIVEN class names; repeat for more.")
     ] = None,
     matrix: Annotated[
-        Path | None, typer.Option(help="Kind matrix: a CSV of numbers, a row for each true class.")
+        Path | None, typer.Option(help="For kind matrix: a CSV file of numbers, one row for each true class.")
     ] = None,
     outside: Annotated[
-        str | None, typer.Option(help="Kind open-set: the source of the inputs from elsewhere.")
+        str | None, typer.Option(help="For kind open-set: the data from which the replacing inputs come.")
     ] = None,
     split: opt.Split = None,
     root: opt.Root = None,
@@ -63,9 +65,9 @@ def noise(
     min_per_class: opt.MinPerClass = None,
     skip_unlabelled: opt.SkipUnlabelled = False,
 ) -> None:
-    """Write noisy labels (id, given_label, true_label as class numbers) and their manifest.
+    """Write noisy labels (id, given_label, true_label as class numbers) and a manifest of the draw.
 
-    Noise is drawn from the true labels where the source knows them, else from the given ones.
+    Noise starts from the true labels where the source has them, else from the given ones.
     """
     options = dict(locals())  # the arguments, before there are other variables
     from tolerant.data import load

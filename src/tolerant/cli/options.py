@@ -14,38 +14,47 @@ if TYPE_CHECKING:
 SourceArgument = Annotated[
     str,
     typer.Argument(
-        help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, JSONL, Parquet or NPZ file."
+        help="A data set (digits, cifar10 ...), a folder of pictures, or a CSV, JSONL, Parquet or NPZ file."
     ),
 ]
-Split = Annotated[str | None, typer.Option(help="Split of a named data set, or sub-folder of a folder.")]
+Split = Annotated[str | None, typer.Option(help="Split of a named data set, or sub-folder of the folder.")]
 Root = Annotated[
     Path | None,
-    typer.Option(help="Folder of the published data sets; default: TOLERANT_DATA, or the platform's cache."),
+    typer.Option(
+        help="Folder of the published data sets; default: TOLERANT_DATA, else the platform's cache."
+    ),
 ]
-Label = Annotated[str | None, typer.Option(help="Column of labels of a table; default: label.")]
-Id = Annotated[str | None, typer.Option(help="Column that names the rows of a table.")]
+Label = Annotated[str | None, typer.Option(help="Label column of a table; default: label.")]
+Id = Annotated[str | None, typer.Option(help="Column that identifies the rows of a table.")]
 Group = Annotated[
-    str | None, typer.Option(help="Column of a table that says which rows belong together, in one fold.")
+    str | None, typer.Option(help="Column of a table; rows with the same value in it stay in one fold.")
 ]
 File = Annotated[
     str | None,
-    typer.Option(help="Column of picture files; makes the table a list of pictures. Default: file."),
+    typer.Option(help="Column of picture files; the table is then a list of pictures. Default: file."),
 ]
-Text = Annotated[str | None, typer.Option(help="Column of text; makes the table a set of texts.")]
-Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")]
+Text = Annotated[str | None, typer.Option(help="Column of text; the table is then a set of texts.")]
+Ignore = Annotated[list[str] | None, typer.Option(help="Column not to learn from; repeat for more.")]
 Categorical = Annotated[
-    list[str] | None, typer.Option(help="Column of codes that look like numbers; repeat for more.")
+    list[str] | None,
+    typer.Option(help="Column of codes that look like numbers, to read as words; repeat for more."),
 ]
-MinPerClass = Annotated[int | None, typer.Option(help="Fewest rows a class may have; default: 2.")]
+MinPerClass = Annotated[
+    int | None, typer.Option(help="Smallest number of rows a class may have; default: 2.")
+]
 SkipUnlabelled = Annotated[
-    bool, typer.Option("--skip-unlabelled", help="Leave rows of a table without a label out.")
+    bool, typer.Option("--skip-unlabelled", help="Leave out rows of a table that have no label.")
 ]
 Labels = Annotated[
     list[Path] | None,
-    typer.Option(help="Corrections exported from the review page, .csv or .json; repeat, oldest first."),
+    typer.Option(
+        help="Corrections exported from the review page, .csv or .json; repeat for more, oldest first."
+    ),
 ]
 Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of the split, the weights and the order of rows.")]
+Seed = Annotated[
+    int, typer.Option(min=0, help="Seed of the split, the initial weights and the order of rows.")
+]
 
 
 def _folds(number: int) -> int:
@@ -61,7 +70,8 @@ Folds = Annotated[
     typer.Option(
         min=0,
         callback=_folds,
-        help="Extra models, so that none scores rows it trained on; 0: the final model scores all.",
+        help="Number of folds, each scored by an extra model that did not train on it; 0: the final model "
+        "scores all rows.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -84,7 +94,7 @@ def make_source(name: str, options: Mapping[str, Any], beside: str | None = None
     published = NAMED.keys() - {"digits"}  # scikit-learn has them
     if options.get("root") is not None and published.isdisjoint((name, beside)):
         raise typer.BadParameter(
-            f"is where the published data sets lie (cifar10 ...), and {name} is none of them; leave it out",
+            f"is the folder of the published data sets (cifar10 ...), and {name} is not one; leave it out",
             param_hint="--root",
         )
     found = {key: options[key] for key in DATA if key in options}

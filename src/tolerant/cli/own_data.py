@@ -37,7 +37,7 @@ def train(source: Source, out: Path, settings: Settings, *, device: str, **optio
             learned = train_source(source, out, settings, version=__version__, device=device, **options)
         except KeyboardInterrupt:
             if not ranks.rank:
-                typer.echo(f"stopped; the same command goes on from {out / 'checkpoints'}", err=True)
+                typer.echo(f"stopped; the same command resumes from {out / 'checkpoints'}", err=True)
             raise typer.Exit(130) from None
     if ranks.rank:
         raise typer.Exit
@@ -50,7 +50,7 @@ def print_training(learned: Learned) -> None:
     used = len(job.dataset)
     line = f"\nTrained {job.model} for {job.recipe.epochs} epochs on {used:,} of {num_rows:,} rows"
     if used < num_rows:
-        line += "; of the others, models that did not see them think the label wrong"
+        line += "; models that did not train on the others think that their labels are wrong"
     typer.echo(f"{line}.")
 
 
@@ -93,12 +93,12 @@ def print_summary(
     )
     if suspects.num_rows < LEAST_TO_PRUNE:
         typer.echo(
-            f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet; none was pruned."
+            f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet; no row was pruned."
         )
     if suspects.weak:
         typer.echo(
-            "That is most of them: the model is too weak to judge, and only the top of the list\n"
-            "counts. More rows help, or features of a pretrained model (how-to: embeddings)."
+            "That is most of the rows: the model is too weak to judge, and only the top of the list\n"
+            "means anything. More rows help, or features of a pretrained model (how-to: embeddings)."
         )
     if len(suspects):
         table = Table(title="The most doubtful labels")
@@ -113,8 +113,8 @@ def print_summary(
             table.add_row(*map(Plain, cells), "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")
         Console().print(table)
     typer.echo(
-        f"Review them in a browser: {folder / 'report.html'}   (all of them: {folder / 'suspects.csv'})\n"
-        f"Then train on your corrections: {_train_command(source, labels, out, settings or {})}"
+        f"Review them in a browser: {folder / 'report.html'}   (full list: {folder / 'suspects.csv'})\n"
+        f"Then train with your corrections: {_train_command(source, labels, out, settings or {})}"
     )
 
 

@@ -11,7 +11,7 @@ from tolerant.cli import options as opt
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run folder that `tolerant train` wrote.")],
+    run: Annotated[Path, typer.Argument(help="A run folder written by `tolerant train`.")],
     source: opt.SourceArgument,
     out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
     split: opt.Split = None,
@@ -21,10 +21,10 @@ def predict(
     text: opt.Text = None,
     device: opt.Device = "auto",
 ) -> None:
-    """Write id, label and confidence of every row; labels in the data are not needed and not read.
+    """Write the id, predicted label and confidence of every row; any labels in the data are ignored.
 
-    Words of a table that training did not see, or that are not among the 64 most frequent of their column,
-    count as none of its categories.
+    Words of a table that training did not see, or that are not among the 64 most frequent in their column,
+    belong to no category.
     """
     import numpy as np
 

@@ -45,17 +45,17 @@ def report(
         Report | None, typer.Argument(metavar="NAME", help=f"One of {', '.join(Report)}.")
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder with the stored rows.")] = Path("results"),
-    out: Annotated[Path | None, typer.Option(help="Write .md, .csv and .png there.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write .md, .csv and .png files to.")] = None,
     changed: Annotated[
-        str, typer.Option(help='Rows of a changed protocol, such as "epochs=2", or "all".')
+        str, typer.Option(help='Show rows of a changed protocol, such as "epochs=2", or "all".')
     ] = "",
     docs: Annotated[
-        Path | None, typer.Option(help="Write the marked blocks of this Markdown file anew.")
+        Path | None, typer.Option(help="Rewrite the marked blocks of this Markdown file.")
     ] = None,
 ) -> None:
     """Print a table or draw a figure from stored rows; nothing is trained."""
     if docs is not None:
-        why = "--docs writes every block that the file names, as it stands there; leave one of the two out"
+        why = "--docs writes every block that the file marks, as its mark says; leave one of the two out"
         refuse(context, ("name", "out", "changed"), why)
     from tolerant.experiment.store import Store
 
@@ -63,7 +63,7 @@ def report(
     if not results.is_dir():
         raise typer.BadParameter(f"there is no folder {results}", param_hint="--results")
     for where in store.torn():
-        typer.echo(f"{results}/{where} holds no whole row and was skipped", err=True)
+        typer.echo(f"{results}/{where} does not hold a complete row and was skipped", err=True)
     if docs is not None:
         _fill(docs, store)
         typer.echo(f"{docs} is up to date with {results}")
@@ -91,7 +91,7 @@ def _report_figure(store: Store, name: str, changed: str, out: Path) -> None:
 def _mixed(rows: list[Row]) -> str:
     """Why the rows cannot share one picture: they belong to several protocols. Empty if they can."""
     changes = _changes(rows)
-    return f"a picture shows one of {', '.join(map(repr, changes))}" if len(changes) > 1 else ""
+    return f"a picture can show only one of {', '.join(map(repr, changes))}" if len(changes) > 1 else ""
 
 
 def _changes(rows: list[Row]) -> list[str]:
@@ -120,7 +120,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
         write_atomic(out / f"{name}.md", text + "\n")
         write_atomic(out / f"{name}.csv", to_csv(table))
         if mixed := _mixed(rows):
-            typer.echo(f"no picture: {mixed}, and --changed names it")
+            typer.echo(f"no picture: {mixed}; choose one with --changed")
         elif any(line.paper for line in table):
             typer.echo(_save(_differences(table, name), out, name))
 

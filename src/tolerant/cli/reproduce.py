@@ -37,7 +37,8 @@ class Engine(StrEnum):
     ray = "ray"
 
 
-Commas = Annotated[str | None, typer.Option(help="Only these, separated by commas.")]
+def _only(what: str) -> Any:
+    return typer.Option(help=f"Only these {what}, separated by commas.")
 
 
 def reproduce(
@@ -45,14 +46,18 @@ def reproduce(
     experiment: Annotated[
         Experiment, typer.Argument(metavar="EXPERIMENT", help=f"One of {', '.join(Experiment)}.")
     ],
-    dataset: Commas = None,
-    noise: Commas = None,
-    rate: Commas = None,
-    loss: Commas = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ...")] = 1,
-    fleet: Annotated[int, typer.Option(min=1, help="Runs side by side on one GPU.")] = 1,
-    workers: Annotated[int, typer.Option(min=0, help="Processes instead, a run in each: for the CPU.")] = 0,
-    engine: Annotated[Engine, typer.Option(help="ray: runs are tasks of a Ray cluster.")] = Engine.local,
+    dataset: Annotated[str | None, _only("data sets")] = None,
+    noise: Annotated[str | None, _only("kinds of noise")] = None,
+    rate: Annotated[str | None, _only("noise rates")] = None,
+    loss: Annotated[str | None, _only("losses")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds; they are 0, 1, ...")] = 1,
+    fleet: Annotated[int, typer.Option(min=1, help="Number of runs side by side on one GPU.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Number of processes, one run in each: for the CPU.")
+    ] = 0,
+    engine: Annotated[
+        Engine, typer.Option(help="local: this machine; ray: a Ray cluster, one task per run.")
+    ] = Engine.local,
     address: Annotated[
         str | None, typer.Option(help="Address of the Ray cluster; default: RAY_ADDRESS, else a local Ray.")
     ] = None,
@@ -63,23 +68,25 @@ def reproduce(
     ] = None,
     device: Device = "auto",
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Train this long instead, for a first look; the rows say so.")
+        int | None,
+        typer.Option(min=1, help="Train for this many epochs instead, for a first look; the rows record it."),
     ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=VALUE of the recipe, noise, q, k or model.OPTION; the rows say so. Repeatable."
+            help="NAME=VALUE of the recipe, noise, q, k or model.OPTION; the rows record it. Repeat for more."
         ),
     ] = None,
-    results: Annotated[Path, typer.Option(help="Folder of the stored rows.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="Folder with the stored rows.")] = Path("results"),
     checkpoints: Annotated[
-        Path, typer.Option(help="Folder for runs under way; empty when all are stored.")
+        Path, typer.Option(help="Folder for unfinished runs; empty when all are stored.")
     ] = Path("runs"),
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the runs, what they cost, and which are stored.")
+        bool,
+        typer.Option("--dry-run", help="Only print the runs, what they will cost, and which are stored."),
     ] = False,
 ) -> None:
-    """Run the paper's experiments that are not stored yet; after a stop, the same command resumes."""
+    """Run the paper's experiments that are not stored yet; if stopped, the same command resumes."""
     if experiment is Experiment.theory:
         from tolerant.experiment.theory import tables
 
@@ -113,7 +120,10 @@ def reproduce(
         raise typer.BadParameter(str(error)) from error
     store = Store(results)
     for where in store.torn():
-        typer.echo(f"{results}/{where} holds no whole row; if it was cut off, the run is repeated", err=True)
+        typer.echo(
+            f"{results}/{where} does not hold a complete row; if it was cut off, the run is repeated",
+            err=True,
+        )
     if dry_run:
         _plan(specs, store)
         return
@@ -156,7 +166,7 @@ def _run(
     from tolerant.experiment.run import missing, run
 
     todo = missing(specs, store)
-    typer.echo(f"{len(specs)} runs asked for, {len(todo)} to do", err=True)
+    typer.echo(f"{len(specs)} runs requested, {len(todo)} to do", err=True)
     if cluster is None:  # its machines have data of their own
         find_data(todo)
     with Progress(todo, store.rows()) as progress:
@@ -173,13 +183,13 @@ def _run(
                 on_epoch=progress.on_epoch,
             )
         except KeyboardInterrupt:
-            typer.echo("stopped; the same command goes on from the checkpoints", err=True)
+            typer.echo("stopped; the same command resumes from the checkpoints", err=True)
             raise typer.Exit(130) from None
     typer.echo(f"{len(report.rows)} of {len(specs)} runs are stored in {store.folder}")
     for outcome in report.failed:
         typer.echo(f"failed: {outcome.spec.title()} ({outcome.spec.key}): {outcome.text}", err=True)
     if report.failed:
-        typer.echo(f"{checkpoints}/KEY/error.txt has the whole message", err=True)
+        typer.echo(f"{checkpoints}/KEY/error.txt has the full message", err=True)
     return len(report.failed)
 
 
@@ -208,7 +218,7 @@ def _plan(specs: Sequence[RunSpec], store: Store) -> None:
         for name, reason in CHOICES.items():
             typer.echo(f"- {name}: {reason}")
         typer.echo()
-    where = "as on the machines of the stored rows, else one H200"
+    where = "on the machines of the stored rows, else on one H200"
     typer.echo(f"{len(todo)} runs to do: about {duration(total)} of device time ({where})")
 
 

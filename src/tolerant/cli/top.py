@@ -22,5 +22,6 @@ def top(
 ) -> None:
     """Train classifiers on labels that are partly wrong, and find the wrong ones.
 
-    Start with: tolerant train DATA. DATA is a folder of pictures, a CSV, Parquet or NPZ file, or digits.
+    Start with: tolerant train DATA. DATA is a folder of pictures, a CSV, JSONL, Parquet or NPZ file, or a
+    data set such as digits.
     """

@@ -16,19 +16,28 @@ def train(
     context: typer.Context,
     source: opt.SourceArgument,
     out: Annotated[
-        Path, typer.Option(help="The run folder to write; another run in it is set aside.")
+        Path, typer.Option(help="Run folder to write; an earlier run in it is kept in earlier-1 and so on.")
     ] = own.RUN,
     labels: opt.Labels = None,
     loss: Annotated[
-        str, typer.Option(help="truncated-lq (L_q and pruning), lq, cce, mae ...")
+        str, typer.Option(help="truncated-lq (L_q with pruning), lq, cce (cross entropy), mae ...")
     ] = "truncated-lq",
     q: Annotated[
         str,
-        typer.Option(help="Of L_q, 0 (cross entropy) to 1 (mean absolute error); auto: by the classes."),
+        typer.Option(
+            help="Exponent of L_q: 0 (cross entropy) to 1 (mean absolute error), or auto (by the classes)."
+        ),
     ] = "auto",
-    k: Annotated[str, typer.Option(help="Prune rows with p_y of at most k; a number or auto.")] = "0.5",
-    model: Annotated[str, typer.Option(help="auto, mlp, small-cnn, cnn8, resnet18, resnet34.")] = "auto",
-    epochs: Annotated[int | None, typer.Option(help="Default: by the number of rows.")] = None,
+    k: Annotated[
+        str,
+        typer.Option(
+            help="Leave out (prune) rows whose label has at most this probability; a number or auto."
+        ),
+    ] = "0.5",
+    model: Annotated[
+        str, typer.Option(help="Network: auto, mlp, small-cnn, cnn8, resnet18, resnet34.")
+    ] = "auto",
+    epochs: Annotated[int | None, typer.Option(help="Default: depends on the number of rows.")] = None,
     folds: opt.Folds = 5,
     split: opt.Split = None,
     root: opt.Root = None,
@@ -46,12 +55,12 @@ def train(
     device: opt.Device = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
     tensorboard: Annotated[
-        Path | None, typer.Option(help="Folder for TensorBoard's events of the final training.")
+        Path | None, typer.Option(help="Folder for the TensorBoard events of the final training.")
     ] = None,
 ) -> None:
     """Train on labels that may be wrong; write the model, the suspects and a page to review them.
 
-    Cost: the final training, and one for each fold so that no row is scored by a model that learnt it.
+    It trains the final model, and one more for each fold, so that no row is scored by a model that learnt it.
 
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
