@@ -932,3 +932,22 @@ def test_rows_without_a_label_are_left_out_on_request(tmp_path: Path) -> None:
     pictures = write(tmp_path / "z.csv", "file,label\na.png,x\nb.png,\nc.png,y\nd.png,x\na.png,y\n")
     with pytest.warns(UserWarning, match="1 of 5 rows have no 'label'"):
         assert load(pictures, skip_unlabelled=True).ids.tolist() == ["a.png", "c.png", "d.png", "a.png"]
+
+
+def test_columns_that_float32_cannot_hold_are_named(tmp_path):
+    seconds = 1.7e9 + np.arange(40.0)
+    x = np.stack([np.linspace(0, 1, 40), np.full(40, 0.1), seconds], axis=1)
+    y = np.arange(40) % 2
+    np.savez(tmp_path / "times.npz", x=x, y=y)
+    with pytest.warns(UserWarning, match=r"column 2 of .* \(first value: 1700000000.0\)") as caught:
+        load(tmp_path / "times.npz")
+    assert caught[0].filename == __file__
+    np.savez(tmp_path / "whole.npz", x=x.astype(np.int64), y=y)
+    with pytest.warns(UserWarning, match="column 2 .* subtract its mean"):
+        load(tmp_path / "whole.npz")
+    np.savez(tmp_path / "centred.npz", x=x - x.mean(0), y=y)
+    load(tmp_path / "centred.npz")  # warnings are errors
+    x[3, 0] = np.nan
+    np.savez(tmp_path / "nan.npz", x=x[:, :2], y=y)
+    with pytest.raises(ValueError, match="row 3 has a NaN"):
+        load(tmp_path / "nan.npz")

@@ -21,6 +21,7 @@ MAX_RATIO = 1032
 # Arrays that np.savez stored as they are and that are larger than this are mapped, not read.
 MEMORY_MAP_BYTES = 2**28
 _CHUNK = 2**22
+_ROWS_LOOKED_AT = 2**16  # at a time: an array may be a memory map larger than memory
 
 INPUTS = ("inputs", "images", "features", "embeddings", "texts", "x", "X")
 _LABELS = ("given_labels", "labels", "y")
@@ -168,9 +169,11 @@ def as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
     if x.dtype.kind in "US" and x.ndim == 1:
         return x.astype(str).astype(object), "text"
     if x.dtype.kind in "biuf" and x.ndim == 2:
+        if len(x) and x.dtype.itemsize >= 4 and x.dtype != np.float32:
+            _warn_of_rounding(x[:_ROWS_LOOKED_AT], path)
         x = x.astype(np.float32, copy=False)
-        for first in range(0, len(x), 65536):  # in blocks: x may be a memory map larger than memory
-            bad = np.flatnonzero(~np.isfinite(x[first : first + 65536]).all(axis=1))
+        for first in range(0, len(x), _ROWS_LOOKED_AT):
+            bad = np.flatnonzero(~np.isfinite(x[first : first + _ROWS_LOOKED_AT]).all(axis=1))
             if len(bad):
                 raise ValueError(
                     f"{path}: row {first + bad[0]} has a NaN or infinite feature; "
@@ -181,3 +184,16 @@ def as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
         f"{path}: inputs must be uint8 images (N, H, W, C), numbers (N, D) or words (N,); "
         f"got {x.dtype} {x.shape}"
     )
+
+
+def _warn_of_rounding(x: np.ndarray, path: Any) -> None:
+    """Times in seconds, for one, are near 1.7e9, where float32 has only every 128th number."""
+    with np.errstate(all="ignore"):  # NaN and what overflows are refused after this
+        error = np.abs(x - x.astype(np.float32).astype(np.float64)).max(axis=0)
+        lossy = np.flatnonzero((error > 0.01 * x.std(axis=0)) & (x != x[0]).any(axis=0))
+    if len(lossy):
+        warnings.warn(
+            f"{path}: column {lossy[0]} of the inputs varies too little for its size to be kept in float32 "
+            f"(first value: {x[0, lossy[0]]!s}); subtract its mean before you save it",
+            stacklevel=5,  # where `load` was called
+        )
