@@ -23,9 +23,10 @@ from train_helpers import pictures, table
 
 from tolerant import NoisyLabelClassifier
 from tolerant.audit.belief import fit_noise_model
+from tolerant.audit.folds import deal_folds, first_copies
 from tolerant.audit.learn import believe, choose_k, learn
 from tolerant.audit.plan import Settings, make_job
-from tolerant.audit.scoring import deal_folds, first_copies, out_of_fold
+from tolerant.audit.scoring import out_of_fold
 from tolerant.audit.sparse import SparseRows
 from tolerant.data import NoisyDataset, TableEncoder
 

@@ -18,8 +18,8 @@ from train_helpers import table
 from typer.testing import CliRunner
 
 from tolerant import NoisyLabelClassifier, find_suspects
+from tolerant.audit.folds import _most_frequent, _together, choose_folds, deal_folds
 from tolerant.audit.plan import Settings, make_job
-from tolerant.audit.scoring import _most_frequent, _together, choose_folds, deal_folds
 from tolerant.cli import make_app
 from tolerant.data import NoisyDataset, load, split_validation
 from tolerant.files import read_json

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from tolerant.audit.sparse import SparseRows, unit_scale
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoder import CONSTANT
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class InputReader:
             return cls(shape, sparse=True, scale=unit_scale(X))
         mean = X.mean(axis=0, dtype=np.float64)
         deviation = np.sqrt(np.square(X - mean).mean(axis=0))
-        # Rounding leaves a constant column a tiny deviation.
-        constant = deviation <= 1e-12 * np.abs(mean)
+        constant = deviation <= CONSTANT * np.abs(mean)
         return cls(shape, sparse=False, mean=mean, scale=1.0 / np.where(constant, 1.0, deviation))
 
     def dataset(self, X: Any, labels: np.ndarray, class_names: tuple[str, ...]) -> NoisyDataset:

@@ -1,8 +1,8 @@
 """Suspects: which labels are probably wrong, a page to review them, and the corrections it exports.
 
 `suspects` ranks labels by predictions alone (`belief` and `rate` are its statistics). `learn` makes the
-predictions and a model: `plan` chooses how to train, `scoring` trains the folds. `own_data` is what
-`tolerant train` does: from a `source` to a `run_folder`, with its `page`.
+predictions and a model: `plan` chooses how to train, `folds` which rows go together, `scoring` trains and
+scores. `own_data` is what `tolerant train` does: from a `source` to a `run_folder`, with its `page`.
 """
 
 from tolerant.audit.corrections import CorrectedLabels, Correction, apply_corrections, read_corrections

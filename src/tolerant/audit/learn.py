@@ -14,7 +14,8 @@ from torch import nn
 from tolerant.audit.belief import NoiseModel, fit_noise_model
 from tolerant.audit.plan import LEAST_TO_PRUNE, TRUNCATED, Settings, make_job
 from tolerant.audit.scoring import OutOfFold, out_of_fold
-from tolerant.audit.suspects import FIT_ROWS, Suspects, check_names, find_suspects
+from tolerant.audit.suspects import FIT_ROWS, Suspects, find_suspects
+from tolerant.audit.suspects_input import check_names
 from tolerant.data.dataset import NoisyDataset
 from tolerant.train.device import pick_device
 from tolerant.train.distributed import current

@@ -20,7 +20,7 @@ from tolerant.audit.page import MOST_SHOWN
 from tolerant.audit.plan import Settings
 from tolerant.audit.run_folder import save_run
 from tolerant.audit.source import Features, Source
-from tolerant.audit.suspects import check_ids
+from tolerant.audit.suspects_input import check_ids
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.digest import row_digests
 from tolerant.files import make_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tolerant.audit.belief import fit_noise_model
 from tolerant.audit.cells import csv_text
 from tolerant.audit.rate import RateInterval, rate_interval
+from tolerant.audit.suspects_input import check_names, number_words, read_ids, read_optional
 from tolerant.audit.tensors import as_numpy
 from tolerant.extras import extra
 from tolerant.files import write_atomic
@@ -22,7 +23,6 @@ from tolerant.noise.estimate import check_probs
 if TYPE_CHECKING:
     import pandas
 
-T = TypeVar("T", np.bool_, np.int64)
 FIT_ROWS = 20_000  # rows that the noise model is fitted to: a sampling error of 0.4 points at most
 _COLUMNS = (
     "rank",
@@ -218,16 +218,16 @@ def find_suspects(
                 "probs is whose, such as a scikit-learn model's classes_; got words "
                 f"({labels.ravel()[0]!r} ...)."
             )
-        labels = _numbered(labels, names)
+        labels = number_words(labels, names)
     given = check_labels(labels, num_classes, "given_labels")
     if len(given) != num_rows:
         raise ValueError(
             f"given_labels must have a label for each of the {num_rows} rows of probs; got {len(given)}."
         )
-    row_ids = _ids(ids, num_rows)
-    kept_rows = _optional("kept", kept, num_rows, np.bool_)
-    epochs = _optional("pruned_at", pruned_at, num_rows, np.int64)
-    decided = _optional("reviewed", reviewed, num_rows, np.bool_)
+    row_ids = read_ids(ids, num_rows)
+    kept_rows = read_optional("kept", kept, num_rows, np.bool_)
+    epochs = read_optional("pruned_at", pruned_at, num_rows, np.int64)
+    decided = read_optional("reviewed", reviewed, num_rows, np.bool_)
     if decided is None:
         decided = np.zeros(num_rows, np.bool_)
     together = None if groups is None else np.asarray(as_numpy(groups))
@@ -264,58 +264,3 @@ def find_suspects(
         kept_share=None if kept_rows is None else float(kept_rows.mean()),
         num_reviewed=int(decided.sum()),
     )
-
-
-def check_names(class_names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
-    """The classes' names, or their numbers as words; a ValueError if two are equal or one is empty."""
-    names = tuple(map(str, range(num_classes) if class_names is None else class_names))
-    if len(names) != num_classes or len(set(names)) != num_classes or "" in names:
-        raise ValueError(
-            f"class_names must be {num_classes} different names, none empty; got {names[:5]!r}"
-            f"{' ...' if len(names) > 5 else ''} ({len(names)} names)."
-        )
-    return names
-
-
-def _numbered(words: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
-    place = {name: label for label, name in enumerate(names)}
-    for row, word in enumerate(words.ravel().tolist()):
-        if str(word) not in place:
-            raise ValueError(
-                f"given_labels must be among class_names {names[:5]!r}{' ...' if len(names) > 5 else ''}; "
-                f"got {word!r} in row {row}."
-            )
-    return np.array([place[str(word)] for word in words.ravel().tolist()], np.int64).reshape(words.shape)
-
-
-def _ids(ids: ArrayLike | None, num_rows: int) -> NDArray[Any]:
-    array = np.arange(num_rows) if ids is None else np.asarray(ids)
-    if array.shape != (num_rows,):
-        raise ValueError(f"ids must name {num_rows} rows; got shape {array.shape}.")
-    check_ids(array)
-    return array
-
-
-def check_ids(ids: NDArray[Any]) -> None:
-    """A ValueError for the first of these row names that occurs twice."""
-    seen: set[str] = set()
-    for row_id in map(str, ids.tolist()):
-        if row_id in seen:
-            raise ValueError(
-                f"ids must all be different, or a correction could not say which row it means; "
-                f"got {row_id!r} twice."
-            )
-        seen.add(row_id)
-
-
-def _optional(name: str, values: ArrayLike | None, num_rows: int, dtype: type[T]) -> NDArray[T] | None:
-    if values is None:
-        return None
-    array = np.asarray(values)
-    kinds = "b" if dtype is np.bool_ else "iu"
-    if array.shape != (num_rows,) or array.dtype.kind not in kinds:
-        raise ValueError(
-            f"{name} must be {dtype.__name__} of shape ({num_rows},); "
-            f"got {array.dtype} of shape {array.shape}."
-        )
-    return array.astype(dtype)

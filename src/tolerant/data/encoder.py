@@ -13,6 +13,9 @@ import numpy as np
 from tolerant.data.columns import as_dates, as_numbers, as_words
 
 MAX_CATEGORIES = 64
+# A constant column has no deviation, but rounding its mean leaves one: 1.4e-17 for a thousand times 0.1, by
+# which a new 0.2 would be divided. So a deviation of at most this share of the mean counts as none.
+CONSTANT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -258,6 +261,4 @@ def _moments(numbers: np.ndarray, name: str) -> tuple[float, float]:
         mean, std = float(numbers.mean()), float(numbers.std())
     if not np.isfinite(std):
         raise ValueError(f"column {name!r} has values too large to standardise; rescale it")
-    # A constant column has no deviation, but rounding its mean leaves one: 1.4e-17 for a thousand times 0.1,
-    # by which 0.2 in a new row would become 7e15.
-    return mean, std if std > 1e-12 * abs(mean) else 1.0
+    return mean, std if std > CONSTANT * abs(mean) else 1.0
