@@ -58,6 +58,14 @@ def test_a_group_is_in_one_fold_and_folds_are_alike(seed):
     assert counts.min() > 20  # of 40
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_large_groups_are_dealt_first(seed):
+    """Four of fifty rows among eighty single ones: each fold has one of them."""
+    groups = np.concatenate([np.repeat(np.arange(4), 50), np.arange(4, 84)])
+    rows = grouped(280, groups).with_given_labels(np.zeros(280, int))
+    assert np.bincount(choose_folds(rows, 4, seed)).tolist() == [70] * 4
+
+
 def test_copies_bring_their_groups_together():
     """Row 0 of the first group has a copy in the last: all rows of both are in one fold."""
     rows = grouped(40, np.repeat(np.arange(8), 5), copies=1)
