@@ -87,7 +87,9 @@ def bench_augment() -> None:
 def in_graph(step: Callable[[], object], times: int = 20) -> float:
     import torch
 
-    with torch.cuda.stream(torch.cuda.Stream()):
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # where its tensors were made
+    with torch.cuda.stream(stream):
         step()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

@@ -60,6 +60,7 @@ def with_backward(loss: Callable[[Tensor, Tensor], Tensor], z: Tensor, y: Tensor
 
 def captured(step: Callable[[], object], repeats: int = 1) -> torch.cuda.CUDAGraph:
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # where its tensors were made
     with torch.cuda.stream(stream):
         for _ in range(2):
             step()

@@ -195,6 +195,7 @@ def test_augment_inside_a_cuda_graph() -> None:
         return augment(rows, mean=mean, flip=flip[index], shift=shift[index])
 
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())  # where the tensors above are made
     with torch.cuda.stream(side):
         step()
     torch.cuda.synchronize()

@@ -860,6 +860,7 @@ def test_cuda_graph_capture_without_host_sync(name):
     leaf, labels = logits.cuda().requires_grad_(), labels.cuda()
     loss = make_loss(name)
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # where the tensors above are made
     with torch.cuda.stream(stream):
         for _ in range(3):
             torch.autograd.grad(loss(leaf, labels), leaf)

@@ -98,8 +98,8 @@ def test_no_host_sync_inside_an_epoch():
         run.stepper.begin(order, draws, 0.01, seed)
         run.stepper.step()  # captures, which does wait
         torch.cuda.synchronize()
-        torch.cuda.set_sync_debug_mode("error")
         try:
+            torch.cuda.set_sync_debug_mode("error")
             while run.stepper.steps_done < run.stepper.num_steps:
                 run.stepper.step()
             run.stepper.begin(order, draws, 0.01, seed)

@@ -517,8 +517,8 @@ def test_two_kernels_and_no_synchronisation(shape: tuple[int, int]) -> None:
     y = torch.randint(shape[1], shape[:1], device="cuda")
     one = torch.ones((), device="cuda")
     gradient(fused(z, y), z, one)  # compiled
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             gradient(fused(z, y), z, one)
     finally:
@@ -533,6 +533,7 @@ def test_in_a_cuda_graph(shape: tuple[int, int]) -> None:
     z = torch.randn(shape, device="cuda").requires_grad_()
     y = torch.randint(shape[1], shape[:1], device="cuda")
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # where the tensors above are made
     with torch.cuda.stream(stream):
         for _ in range(2):
             gradient(fused(z, y), z)
