@@ -191,6 +191,14 @@ def _save(figure: Figure, folder: Path, name: str) -> Path:
     return path
 
 
+def _choices() -> str:
+    from tolerant.experiment.gce2018 import CHOICES
+
+    return "\n".join(
+        ["| choice | reason |", "|---|---|", *(f"| {name} | {CHOICES[name]} |" for name in CHOICES)]
+    )
+
+
 def _fill(docs: Path, store: Store) -> None:
     from tolerant.files import write_atomic
     from tolerant.report import brief, speed
@@ -199,6 +207,8 @@ def _fill(docs: Path, store: Store) -> None:
     from tolerant.report.table import lines
 
     def block(name: str, changed: str) -> str:
+        if name == "choices":
+            return _choices()
         if name == "table1-brief":
             return brief.table1(select(store, "table1"))
         if name in (benches := brief.BENCHES | speed.BENCHES):

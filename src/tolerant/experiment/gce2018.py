@@ -1,7 +1,7 @@
 """The experiments of Zhang & Sabuncu 2018, section 4, as grids of specs.
 
 Where the paper is silent or can be read two ways, the choice made here is in `CHOICES` with its
-reason; `tolerant reproduce ... --dry-run` prints them.
+reason; `tolerant reproduce ... --dry-run` prints them, and docs/reproduction.md shows them.
 """
 
 from __future__ import annotations
@@ -15,47 +15,49 @@ from tolerant.train.prune import PruneSchedule
 from tolerant.train.recipe import Recipe
 
 CHOICES = {
-    "weight_decay=2e-4": (
-        "The paper's 1e-4 read as a penalty 1e-4 ||w||^2, whose gradient is 2e-4 w, torch's sense. "
-        "In first trials, not stored, torch's 1e-4 fell well short of the paper at uniform 0.8."
+    "weight decay 2e-4 in torch's sense": (
+        "We read the paper's 1e-4 as a penalty 1e-4 ‖w‖², whose gradient is 2e-4 w. In first trials, whose "
+        "rows are not stored, torch's 1e-4 fell well short of the paper at uniform 0.8 (`--change "
+        "weight_decay=1e-4`)."
     ),
-    "noise=uniform": (
-        "Drawn from ALL classes, the true one included (real rate 0.9 eta for ten classes), as section 4.2 "
-        "reads: `a random label through uniform sampling`. Section 3.1 defines it over the others "
-        "(`symmetric`), which in first trials, not stored, fell well short of the paper at 0.8."
+    "uniform noise over all classes": (
+        "Labels are drawn from ALL classes, the true one included: at rate 0.4 and ten classes, 36 % of "
+        'the labels are wrong. Section 4.2 says "mapping a true label to a random label through uniform '
+        'sampling", but section 3.1 defines it over the other classes. In first trials, whose rows are not '
+        "stored, that reading (`--change noise=symmetric`) fell well short of the paper at 0.8."
     ),
-    "init=torch": (
-        "Not stated; torch's own. He normal makes the convolutions' weights 2.4 times as large, which under "
-        "batch norm is a sixth of the learning rate: CIFAR-10 then ended 1.7 to 9.6 points below the paper."
+    "torch's initialisation": (
+        "Not stated. He normal (`--change model.init=he`) makes the convolutions' weights 2.4 times as "
+        "large, which under batch norm amounts to a sixth of the learning rate. With it, CIFAR-10 ended "
+        "1.7 to 9.6 points below the paper."
     ),
-    "batch_norm_momentum=torch": (
-        "Not stated; torch's 0.1. In first trials, not stored, 0.01 made no clear difference."
+    "batch norm as in torch": (
+        "Not stated. In first trials, whose rows are not stored, momentum 0.01 instead of 0.1 made no "
+        "clear difference (`--change batch_norm_momentum=0.01`)."
     ),
-    "prune": (
-        "Before epochs 40, 50, ... of 120 (CIFAR-10, Fashion-MNIST), 80, 90, ... of 150 "
-        "(CIFAR-100), 10, 20, ... of 100 (table 2), by the best noisy-validation model so far."
+    "pruning": (
+        "Before epochs 40, 50, … of 120 (CIFAR-10, Fashion-MNIST), 80, 90, … of 150 (CIFAR-100), 10, 20, … "
+        "of 100 (table 2). The best noisy-validation model so far scores all training rows; those with p_y "
+        "> k stay and train with L_q."
     ),
-    "q=0.7, k=0.5": "Stated; pruned rows leave the epoch, the others train with L_q.",
-    "select=validation": (
-        "Table 1 reports the epoch of the highest noisy-validation accuracy; last epoch and best "
-        "test are recorded beside it. Table 2 reports the last epoch."
+    "selection": "Table 1: the epoch chosen on the noisy validation rows. Table 2: the last epoch.",
+    "Adam's default setting (section 4.1)": (
+        "lr 0.001, betas 0.9 and 0.999, no weight decay, no schedule. The number of epochs is not stated; "
+        "we use 120."
     ),
-    "adam": (
-        "Section 4.1's `default setting`: lr 0.001, betas 0.9 and 0.999, no weight decay, no "
-        "schedule; the number of epochs is not stated, 120 as in table 1."
-    ),
-    "precision=bf16": "fp32 weights, bf16 products; written out, as it moves numbers.",
-    "forward-estimated": (
-        "Anchor points (Patrini et al. 2017: percentile 97, CIFAR-100 100) of the training rows, "
-        "by the noisy-validation epoch of a CCE run on the same noisy labels."
+    "bf16": "Products in bf16, weights and optimiser in fp32.",
+    "Forward T̂": (
+        "T is estimated from anchor points (Patrini et al. 2017) among the training rows, with the CCE run "
+        "on the same labels at its noisy-validation epoch; percentile 97, for CIFAR-100 the most confident "
+        "row."
     ),
     "table 2, set-up": (
-        "lr 0.1 and a penalty 0.01 ||w||^2 on the dense layer, as in public code of the same group for the "
-        "same network; the paper states neither. Of the set-ups tried it came nearest to the paper."
+        "Not stated. A learning rate of 0.1 and a penalty 0.01 ‖w‖² on the dense layer, as in public code "
+        "of the same group for the same network. Of the set-ups tried it came nearest to the paper."
     ),
     "table 2, forward": (
-        "Whose matrix is not stated. The true one: for open-set rows, whose label says nothing, "
-        "that of uniform noise."
+        "Which matrix was used is not stated. We use the true one; for open-set rows, whose labels say "
+        "nothing, it is that of uniform noise."
     ),
 }
 
