@@ -34,7 +34,10 @@ class Kind(StrEnum):
 
 def noise(
     source: opt.SourceArgument,
-    kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"One of {', '.join(Kind)}.")] = Kind.uniform,
+    # Named outright: typer 0.27 makes it --KIND, after the metavar.
+    kind: Annotated[
+        Kind, typer.Option("--kind", metavar="KIND", help=f"One of {', '.join(Kind)}.")
+    ] = Kind.uniform,
     rate: Annotated[
         float | None, typer.Option(help="Noise rate in [0, 1]; required for every kind but matrix.")
     ] = None,
