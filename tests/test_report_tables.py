@@ -156,8 +156,12 @@ def test_a_rule_that_not_all_runs_have_is_left_out(store: Store) -> None:
     assert line.main == line.ours["last_epoch"]
 
 
-def test_nobody_set_the_rate_of_peoples_mistakes(store: Store) -> None:
-    assert "| human |  | CCE |" in markdown(lines(select(store, "cifar-n"), "cifar-n"))
+def test_labels_by_people_have_no_rate_and_no_number_of_the_papers(store: Store) -> None:
+    table = lines(select(store, "cifar-n"), "cifar-n")
+    head, _, row = markdown(table).splitlines()
+    assert head.startswith("| data set | noise | method | ours: noisy validation | runs | last epoch |")
+    assert row.startswith("| CIFAR-10N worse | human | CCE | 90.00 | 1 | 85.00 |")
+    assert "✓" not in legend(table)
 
 
 def test_the_legend_says_what_a_single_run_is_held_against(store: Store) -> None:
@@ -261,9 +265,12 @@ def test_a_cell_far_from_the_paper_leaves_its_panel_with_a_number(store: Store) 
 @pytest.mark.parametrize("name", ["figure1", "figure2", "pruning", "table1", "changed", "nothing"])
 def test_no_part_overlaps_or_leaves_the_picture(store: Store, name: str) -> None:
     if name == "pruning":
-        longest = {"dataset": "fashion-mnist", "noise": "class-dependent", "loss": "lq"}
-        add(store, 0.9, **longest, prune={"start_epoch": 3, "every": 1, "k": 0.5})
-        drawn = figure.pruning(store, select(store, "table1"))
+        pruned = {"loss": "lq", "prune": {"start_epoch": 3, "every": 1, "k": 0.5}}
+        for rate in (0.2, 0.4, 0.6, 0.8):
+            add(store, 0.9, **pruned, dataset="fashion-mnist", noise="class-dependent", noise_rate=rate)
+        for dataset in ("cifar10n-aggre", "cifar10n-worse", "cifar100n"):
+            add(store, 0.9, **pruned, protocol="gce2018-cifar-n", dataset=dataset, noise="human")
+        drawn = figure.pruning(store, select(store, "table1") + select(store, "cifar-n"))
     elif name == "table1":
         drawn = figure.differences(lines(select(store, "table1"), "table1"), "Table 1")
     elif name == "changed":  # a picture of one panel, and a caption that is longer than it
@@ -419,6 +426,21 @@ def test_a_run_that_never_pruned_is_drawn_without_its_precision(store: Store) ->
     store.write_history(rows[0]["key"], lacking)
     precision, recall, _ = figure.pruning(store, rows).axes
     assert (len(precision.lines), len(recall.lines)) == (0, 1)
+
+
+def test_pruning_tells_kinds_of_noise_apart_and_labels_by_people_by_data_set(store: Store) -> None:
+    pruned = {"loss": "lq", "prune": {"start_epoch": 3, "every": 1, "k": 0.5}}
+    add(store, 0.9, **pruned, noise="class-dependent")
+    for dataset in ("cifar10n-worse", "cifar100n"):
+        add(store, 0.9, **pruned, protocol="gce2018-cifar-n", dataset=dataset, noise="human", noise_rate=0.0)
+    drawn = figure.pruning(store, select(store, "table1") + select(store, "cifar-n"))
+    cifar10, people = drawn.axes[0], drawn.axes[3]
+    assert [axis.get_title(loc="left") for axis in (cifar10, people)] == ["CIFAR-10", "Labels by people"]
+    assert [line.get_label() for line in cifar10.lines] == ["uniform 0.4", "class-dependent 0.4"]
+    assert [line.get_label() for line in people.lines] == ["CIFAR-10N worse", "CIFAR-100N"]
+    for axis in (cifar10, people):
+        looks = {(line.get_color(), line.get_linestyle()) for line in axis.lines}
+        assert len(looks) == len(axis.lines) == 2
 
 
 def test_one_epoch_is_a_point_that_can_be_seen(store: Store) -> None:

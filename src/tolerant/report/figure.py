@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 
 from tolerant.experiment.store import Row, Store
-from tolerant.report.rows import by_cell, mixed_versions
+from tolerant.report.rows import Cell, by_cell, mixed_versions
 from tolerant.report.table import DATASETS, METHODS, Line
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ METHOD_COLOURS = {
     "truncated-lq": VERMILLION,
 }
 LINE_COLOURS = [ORANGE, SKY, GREEN, PURPLE, BLUE, VERMILLION]
+NOISE_LINES = {"class-dependent": "--", "open-set": "-.", "human": ":"}
 Q_VALUES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 STYLE = {
     "font.size": 9,
@@ -111,12 +112,13 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
     """By epoch: how many pruned rows were wrong, how many wrong rows were pruned, and how many are left."""
     pruned = [row for row in rows if row["spec"]["prune"]]
     groups = by_cell(pruned)
-    places = sorted({place[:3] for place in groups}, key=lambda p: (p[0], _paper_place(p[1:])))
+    order = sorted(groups, key=lambda c: (c[2] == "human", c[0], _paper_place(c[1:3]), c[3]))
+    panels: dict[str, list[Cell]] = {}
+    for cell in order:
+        panels.setdefault(_pruning_panel(cell), []).append(cell)
     rates = sorted({rate for *_, rate, _ in groups})
-    figure, axes = _panels(max(1, len(places)), 3, height=2.1)
-    for line, (protocol, dataset, noise) in enumerate(places):
-        other = " (table 2)" if protocol.startswith("gce2018-table2") else ""
-        title = f"{DATASETS.get(dataset, dataset)}, {noise}{other}"
+    figure, axes = _panels(max(1, len(panels)), 3, height=2.1)
+    for line, (title, cells) in enumerate(panels.items()):
         for number, (column, label) in enumerate(
             (
                 ("prune_precision", "wrong among pruned\n(precision)"),
@@ -127,16 +129,26 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
             axis = axes[3 * line + number]
             axis.set_title(title, loc="left")
             axis.set_ylabel(label)
-            for (*where, rate, _), group in groups.items():
-                if where == [protocol, dataset, noise]:
-                    colour = LINE_COLOURS[rates.index(rate) % len(LINE_COLOURS)]
-                    _curve(axis, store, group, column, colour, f"noise rate {rate:g}")
+            for place, cell in enumerate(cells):
+                _, dataset, noise, rate, _ = cell
+                by_people = noise == "human"  # at rates nobody set: told apart by data set
+                name = DATASETS.get(dataset, dataset) if by_people else f"{noise} {rate:g}"
+                colour = LINE_COLOURS[(place if by_people else rates.index(rate)) % len(LINE_COLOURS)]
+                _curve(axis, store, groups[cell], column, colour, name, line=NOISE_LINES.get(noise, "-"))
             _finish(axis, legend=False, bottom=-0.03, top=1.03)  # shares, all on one scale
             axis.margins(x=0)
             axis.set_xlim(left=0)  # precision begins with the first pruning, the others with the run
-    _shared_legend(figure, axes)
+    _shared_legend(figure, axes, columns=4)
     _title(figure, "Pruning" + _runs(pruned))
     return figure
+
+
+def _pruning_panel(cell: Cell) -> str:
+    protocol, dataset, noise, _, _ = cell
+    if noise == "human":
+        return "Labels by people"
+    other = " (table 2)" if protocol.startswith("gce2018-table2") else ""
+    return DATASETS.get(dataset, dataset) + other
 
 
 @_styled
@@ -283,17 +295,17 @@ def _math(text: str) -> str:
     return text.replace("L_q", "$L_q$")
 
 
-def _shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend under all panels, each label once, in the order of the methods' table."""
+def _shared_legend(figure: Figure, axes: Sequence[Axes], columns: int = 6) -> None:
+    """One legend under all panels, each label once: methods in the order of their table, others as drawn."""
     named: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    order = [*map(_math, METHODS.values()), *sorted(named)]
+    order = [*map(_math, METHODS.values()), *named]
     labels = sorted(named, key=order.index)
     if labels:
         handles = [named[label] for label in labels]
-        figure.legend(handles, labels, loc="outside lower center", ncols=6)
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
     for axis in axes:
         if not axis.has_data():
             _finish(axis)

@@ -16,6 +16,9 @@ RULES = {
     "best_test": "best test (oracle)",
 }
 
+# Protocol, data set, noise, rate and method.
+Cell = tuple[str, str, str, float, str]
+
 NO_ROWS = "No stored rows yet."
 
 PROTOCOLS = {
@@ -52,15 +55,15 @@ def accuracy(row: Mapping[str, Any], rule: str) -> float:
     return 100 * float(row["result"][rule]["test_accuracy"])
 
 
-def cell(row: Mapping[str, Any]) -> tuple[str, str, str, float, str]:
+def cell(row: Mapping[str, Any]) -> Cell:
     """What rows must share to be seeds of one number."""
     spec = row["spec"]
     return (spec["protocol"], spec["dataset"], spec["noise"], spec["noise_rate"], method(spec))
 
 
-def by_cell(rows: Iterable[Row]) -> dict[tuple[str, str, str, float, str], list[Row]]:
+def by_cell(rows: Iterable[Row]) -> dict[Cell, list[Row]]:
     """Rows grouped into cells, each in the order of its seeds."""
-    groups: dict[tuple[str, str, str, float, str], list[Row]] = {}
+    groups: dict[Cell, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["spec"]["recipe"]["seed"]):
         groups.setdefault(cell(row), []).append(row)
     return groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tolerant.experiment import paper
@@ -94,37 +94,38 @@ def markdown(table: list[Line]) -> str:
     if not table:
         return NO_ROWS
     rule = table[0].rule
-    others = [name for name in RULES if name != rule]
-    changed = any(" " in line.protocol for line in table)
-    head = ["data set", "noise", "rate", "method", "paper", f"ours: {RULES[rule]}", "difference"]
-    head += ["", "runs", *(RULES[name] for name in others)]
-    body = [
-        [
-            DATASETS.get(line.dataset, line.dataset),
-            line.noise,
-            f"{line.rate:g}" if line.noise != "human" else "",  # nobody set it
-            METHODS.get(line.method, line.method),
-            number(line.paper),
-            number(line.main),
-            "" if line.difference is None else f"{line.difference:+.2f}".replace("-", "−"),
-            "✓" if line.agrees else "",
-            str(line.main.n),
-            *(number(line.ours.get(name)) for name in others),
-            *([line.protocol.partition(" ")[2]] if changed else []),
-        ]
-        for line in table
+    columns: list[tuple[str, str, Callable[[Line], str]]] = [
+        ("data set", "---", lambda line: DATASETS.get(line.dataset, line.dataset)),
+        ("noise", "---", lambda line: line.noise),
+        ("rate", "---", lambda line: f"{line.rate:g}" if line.noise != "human" else ""),  # nobody set it
+        ("method", "---", lambda line: METHODS.get(line.method, line.method)),
+        ("paper", "---:", lambda line: number(line.paper)),
+        (f"ours: {RULES[rule]}", "---:", lambda line: number(line.main)),
+        ("difference", "---:", _signed_difference),
+        ("", ":-:", lambda line: "✓" if line.agrees else ""),
+        ("runs", "---:", lambda line: str(line.main.n)),
+        *(
+            (title, "---:", lambda line, name=name: number(line.ours.get(name)))
+            for name, title in RULES.items()
+            if name != rule
+        ),
+        ("changed", "---", lambda line: line.protocol.partition(" ")[2]),
     ]
-    head += ["changed"] if changed else []
-    align = ["---"] * 4 + ["---:"] * 3 + [":-:"] + ["---:"] * 3 + (["---"] if changed else [])
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, align, *body])
+    filled = [(head, align, [cell(line) for line in table]) for head, align, cell in columns]
+    # A table that the paper lacks has no numbers of the paper's.
+    shown = [[head, align, *cells] for head, align, cells in filled if any(cells)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in zip(*shown, strict=True))
+
+
+def _signed_difference(line: Line) -> str:
+    return "" if line.difference is None else f"{line.difference:+.2f}".replace("-", "−")
 
 
 def legend(table: list[Line]) -> str:
     """What the columns mean, under the table."""
-    note = (
-        "Accuracy on the clean test set in per cent, mean ± sample standard deviation over seeds. "
-        "✓: the 95 % interval of the difference covers zero"
-    )
+    note = "Accuracy on the clean test set in per cent, mean ± sample standard deviation over seeds"
+    if any(line.paper for line in table):
+        note += ". ✓: the 95 % interval of the difference covers zero"
     if any(line.main.n == 1 and line.paper and line.paper.std is not None for line in table):
         note += "; for one run of ours, a prediction interval from the paper's own spread"
     if any(line.paper and line.paper.std is None for line in table):
