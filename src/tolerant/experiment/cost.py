@@ -20,16 +20,23 @@ def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
     >>> round(estimate_s(RunSpec(dataset="cifar10", model="resnet34", loss="lq")))  # 120 x 45,000 / 38,000
     142
     """
-    known = [
-        row["device_s"] / row["spec"]["recipe"]["epochs"]
-        for row in rows
-        if (row["spec"]["dataset"], row["spec"]["model"]) == (spec.dataset, spec.model)
-    ]
+    known: dict[tuple[bool, bool], list[float]] = {}
+    for row in rows:
+        other = row["spec"]
+        if (other["dataset"], other["model"]) == (spec.dataset, spec.model):
+            # Another protocol may score all rows every epoch; a run that prunes trains on fewer of them.
+            alike = _base(other["protocol"]) == _base(spec.protocol), bool(other["prune"]) == bool(spec.prune)
+            known.setdefault(alike, []).append(row["device_s"] / other["recipe"]["epochs"])
     if known:
-        return fmean(known) * spec.recipe.epochs
+        return fmean(known[max(known)]) * spec.recipe.epochs
     num_rows = TRAIN_ROWS.get(spec.dataset, 50_000) * (1 - spec.recipe.validation_fraction)
     speed = IMAGES_PER_S.get(spec.model, OTHER_DEVICE_IMAGES_PER_S)
     return num_rows * spec.recipe.epochs / speed
+
+
+def _base(protocol: str) -> str:
+    """Its name without what `--change` changed."""
+    return protocol.partition(" ")[0]
 
 
 def duration(seconds: float) -> str:
