@@ -6,16 +6,67 @@ no matrix is formed: with thousands of classes those of every fit and resample w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.audit.sharpen import sharpen
+from tolerant.noise.transition import symmetric
 
 _STILL = 3e-6  # a single number, which all rows determine, can be had more exactly than a matrix
 _MOST_ITERATIONS = 100
 _BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
+
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OneRate:
+    """A sharpness and one noise rate; its methods are those of `tolerant.audit.whole_matrix.WholeMatrix`."""
+
+    num_classes: int
+    wrong: float
+    """The noise rate of every class."""
+    sharpness: float = 1.0
+    num_free = 1
+
+    @classmethod
+    def guess(cls, num_classes: int, random: float) -> OneRate:
+        return cls(num_classes, random - random / num_classes)
+
+    @property
+    def transition(self) -> NDArray[np.float64]:
+        return symmetric(self.num_classes, self.wrong)
+
+    def refit(
+        self, given_labels: Labels, probs: NDArray[np.floating], sharpness: float
+    ) -> tuple[OneRate, float]:
+        rows = OwnAndRest.of(given_labels, probs, sharpness)
+        wrong = rows.fit(self.wrong)
+        return OneRate(self.num_classes, wrong, sharpness), rows.log_likelihood(wrong)
+
+    def refitter(self, given_labels: Labels, probs: NDArray[np.floating]) -> Callable[[Labels], float]:
+        whole = self._rows(given_labels, probs)
+
+        def wrong_among(index: Labels) -> float:
+            rows = whole.take(index)
+            return rows.expected_wrong(rows.fit(self.wrong))
+
+        return wrong_among
+
+    def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+        return self._rows(given_labels, probs).expected_wrong(self.wrong)
+
+    def log_likelihood(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+        return self._rows(given_labels, probs).log_likelihood(self.wrong)
+
+    def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> NDArray[np.float64]:
+        return self._rows(given_labels, probs).log_odds_right(self.wrong)
+
+    def _rows(self, given_labels: Labels, probs: NDArray[np.floating]) -> OwnAndRest:
+        return OwnAndRest.of(given_labels, probs, self.sharpness)
 
 
 @dataclass(frozen=True)
@@ -28,7 +79,7 @@ class OwnAndRest:
     num_classes: int
 
     @classmethod
-    def of(cls, given_labels: NDArray[np.int64], probs: NDArray[np.floating], sharpness: float) -> OwnAndRest:
+    def of(cls, given_labels: Labels, probs: NDArray[np.floating], sharpness: float) -> OwnAndRest:
         """Of p^s, each row summing to one.
 
         >>> found = OwnAndRest.of(np.array([0]), np.array([[0.8, 0.2]]), 2.0)
@@ -47,7 +98,7 @@ class OwnAndRest:
             rest[part] = sharp.sum(axis=1)
         return cls(own, rest, num_classes)
 
-    def take(self, rows: NDArray[np.int64]) -> OwnAndRest:
+    def take(self, rows: Labels) -> OwnAndRest:
         return OwnAndRest(self.own[rows], self.rest[rows], self.num_classes)
 
     def fit(self, wrong: float) -> float:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tolerant.audit.belief import NoiseModel, by_label, expected_wrong, maximise
-from tolerant.audit.one_rate import OwnAndRest
-from tolerant.audit.sharpen import sharpen
+from tolerant.audit.belief import NoiseModel
 
 _SOFTER = 0.6  # how much less sure of itself the model is taken to be for the lower end (see `RateInterval`)
 _RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
@@ -65,7 +62,8 @@ def rate_interval(
     num_rows = len(given)
     group = np.arange(num_rows) if groups is None else np.unique(groups, return_inverse=True)[1]
     members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
-    estimate, softer, refit = (_one_rate if model.symmetric else _whole_matrix)(model, given, probs)
+    estimate, refit = model.expected_wrong(given, probs), model.refitter(given, probs)
+    softer = replace(model, sharpness=_SOFTER * model.sharpness).refitter(given, probs)(np.arange(num_rows))
     # As many groups as have _RESAMPLE_ROWS rows, on average.
     num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / num_rows)))
     rates = np.empty(_RESAMPLES)
@@ -86,29 +84,6 @@ def rate_interval(
     return RateInterval(estimate, float(max(low, 0.0)), float(min(high, 1.0)))
 
 
-Readings = tuple[float, float, Callable[[NDArray[np.int64]], float]]
-"""The share of wrong labels, that under a softer model, and a function that fits it to some rows."""
-
-
-def _whole_matrix(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> Readings:
-    def fitted(rows: list[NDArray[np.float64]]) -> float:
-        return expected_wrong(rows, maximise(rows, model.transition))
-
-    sharp = sharpen(probs, model.sharpness)
-    estimate = expected_wrong(by_label(given, sharp), model.transition)
-    softer = fitted(by_label(given, sharpen(probs, _SOFTER * model.sharpness)))
-    return estimate, softer, lambda rows: fitted(by_label(given[rows], sharp[rows]))
-
-
-def _one_rate(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> Readings:
-    def fitted(rows: OwnAndRest) -> float:
-        return rows.expected_wrong(rows.fit(model.wrong))
-
-    whole = OwnAndRest.of(given, probs, model.sharpness)
-    softer = fitted(OwnAndRest.of(given, probs, _SOFTER * model.sharpness))
-    return whole.expected_wrong(model.wrong), softer, lambda rows: fitted(whole.take(rows))
-
-
 def _tells_nothing(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> bool:
     """Whether the labels are as likely if drawn by their frequencies alone, without looking at any row.
 
@@ -118,7 +93,5 @@ def _tells_nothing(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[n
     """
     counts = np.unique(given, return_counts=True)[1]
     by_frequency = float((counts * np.log(counts / len(given))).sum())
-    num_classes = probs.shape[1]
-    entries = 1 if model.symmetric else num_classes * (num_classes - 1)
-    by_chance = entries / 2 + 2 * np.sqrt(entries / 2) + 5.0
+    by_chance = model.num_free / 2 + 2 * np.sqrt(model.num_free / 2) + 5.0
     return model.log_likelihood(given, probs) < by_frequency + float(by_chance)
