@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "tolerant"
 
 # What a package may import of ours, beside itself and what lies below everything.
-BELOW_ALL = {"class_names", "files", "extras", "matrix", "progress"}
+BELOW_ALL = {"class_names", "files", "extras", "hints", "matrix", "progress"}
 ALLOWED: dict[str, set[str]] = {
     "losses": set(),
     "noise": set(),

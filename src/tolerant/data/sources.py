@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import load_folder, load_listed
 from tolerant.data.frame import check_table, read_frame
 from tolerant.data.table import load_table
+from tolerant.hints import did_you_mean
 
 # Called with (split, root).
 NAMED: dict[str, Callable[..., NoisyDataset]] = {
@@ -74,8 +74,7 @@ def load(
             )
         return load_folder(path, split=split, **_taken(load_folder, path, options))
     if not path.exists():
-        near = difflib.get_close_matches(name, NAMED, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"The named ones are {', '.join(NAMED)}"
+        hint = did_you_mean(name, NAMED) or f"The named ones are {', '.join(NAMED)}"
         raise FileNotFoundError(f"{name!r} is not a data set, file or folder. {hint}")
     if split is not None:
         raise ValueError(f"split is for named data sets and folders; {path} has none")

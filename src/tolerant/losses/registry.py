@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
+from tolerant.hints import did_you_mean
 from tolerant.losses import full_row, phi_losses
 from tolerant.losses.domain import Domain
 from tolerant.losses.module import PhiLoss, RobustLoss
@@ -58,6 +58,14 @@ REGISTRY: dict[str, LossInfo] = {
 }
 
 
+def loss_info(name: str) -> LossInfo:
+    """The registry's row of this name."""
+    if name not in REGISTRY:
+        rule = f"loss must be one of {', '.join(REGISTRY)}; got {name!r}."
+        raise ValueError(f"{rule} {did_you_mean(name, REGISTRY)}".rstrip())
+    return REGISTRY[name]
+
+
 def make_loss(name: str, **options: Any) -> RobustLoss:
     """A loss module by its registry name.
 
@@ -67,8 +75,4 @@ def make_loss(name: str, **options: Any) -> RobustLoss:
     Traceback (most recent call last):
     ValueError: loss must be one of cce, mae, lq, ...; got 'lqq'. Did you mean 'lq'?
     """
-    if name not in REGISTRY:
-        near = difflib.get_close_matches(name, REGISTRY, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"loss must be one of {', '.join(REGISTRY)}; got {name!r}.{hint}")
-    return REGISTRY[name].module(**options)
+    return loss_info(name).module(**options)

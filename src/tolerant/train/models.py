@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from tolerant.hints import did_you_mean
 from tolerant.train.norm import BatchNorm
 from tolerant.train.norm_pool import NormPool
 from tolerant.train.overlap import Conv2d
@@ -230,9 +230,8 @@ def build(
     21282122
     """
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"model must be one of {', '.join(MODELS)}; got {name!r}.{hint}")
+        rule = f"model must be one of {', '.join(MODELS)}; got {name!r}."
+        raise ValueError(f"{rule} {did_you_mean(name, MODELS)}".rstrip())
     if init not in ("torch", "he", "glorot"):
         raise ValueError(f"init must be 'torch', 'he' or 'glorot'; got {init!r}.")
     if num_classes < 2:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Literal, get_args
 
+from tolerant.hints import did_you_mean
 from tolerant.train.numpy_numbers import unwrap_numbers
 
 Augment = Literal["flip-crop", "flip", "crop", "none"]
@@ -146,8 +146,7 @@ def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
     known = [field.name for field in fields(cls)]
     for key in values:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            hint = did_you_mean(key, known, cutoff=0.4) or f"Known: {', '.join(known)}."
             raise ValueError(f"unknown {what} key {key!r}. {hint}")
 
 
