@@ -84,6 +84,8 @@ def test_numbers_from_numpy_are_numbers(q):
     assert type(LqLoss(q=q).q) is float
     assert LqLoss(q=q)(LOGITS, LABELS) == LqLoss(q=0.5)(LOGITS, LABELS)
     assert type(make_loss("taylor", order=np.int64(2)).order) is int
+    yes = (LOGITS > 0).float()
+    assert BinaryLqLoss(q=q, k=q)(LOGITS, yes) == BinaryLqLoss(q=0.5, k=0.5)(LOGITS, yes)
 
 
 def test_q_says_the_way_out():
@@ -249,11 +251,6 @@ def test_a_reduction_set_later_is_checked():
     with pytest.raises(ValueError, match="reduction must be one of none, mean, sum; got 'avg'"):
         loss.reduction = "avg"
     assert loss.reduction == "sum"
-
-
-def test_numbers_of_numpy_are_numbers():
-    value = LqLoss(q=np.float32(0.5)).q
-    assert (type(value), value) == (float, 0.5)
 
 
 @pytest.mark.parametrize("q", [1e-29, 1e-40, 1e-300])

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tolerant.losses.check import can_look_at, check_reduction, check_tensor
 from tolerant.losses.log_prob import compute_dtype
-from tolerant.losses.phi import PHI, K, Q
+from tolerant.losses.phi_losses import lq_or_truncated
 
 
 def binary_lq_loss(
@@ -32,7 +32,7 @@ def binary_lq_loss(
     >>> binary_lq_loss(torch.tensor([0.0]), torch.tensor([1.0]), q=1.0)
     tensor(0.5000)
     """
-    Q.check("q", q)
+    loss, hyper = lq_or_truncated(q, k)
     check_reduction(reduction)
     check_tensor("labels", labels)
     if logits.shape != labels.shape:
@@ -59,12 +59,7 @@ def binary_lq_loss(
     # A label of weight 0 must not count even where its logit is NaN or infinite, but 0 * NaN is NaN: such
     # logits become 0. Finite ones stay, because their loss is the gradient of the weight.
     z = torch.where((weights == 0) & ~logits.isfinite(), 0.0, logits.to(dtype))
-    if k is None:
-        phi, hyper = PHI["lq"], {"q": q}
-    else:
-        K.check("k", k)
-        phi, hyper = PHI["truncated-lq"], {"q": q, "k": k}
-    yes, no = phi(F.logsigmoid(z), **hyper), phi(F.logsigmoid(-z), **hyper)
+    yes, no = loss.phi(F.logsigmoid(z), **hyper), loss.phi(F.logsigmoid(-z), **hyper)
     losses = given * (yes if pos_weight is None else yes * pos_weight.to(dtype)) + (1 - given) * no
     losses = losses * weights
     if reduction == "none":
@@ -93,9 +88,7 @@ class BinaryLqLoss(nn.Module):
         reduction: str = "mean",
     ) -> None:
         super().__init__()
-        Q.check("q", q)
-        if k is not None:
-            K.check("k", k)
+        lq_or_truncated(q, k)  # refused here, not at the first call
         check_reduction(reduction)
         self.q, self.k = q, k
         self.register_buffer("weight", weight)

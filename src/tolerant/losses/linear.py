@@ -18,9 +18,8 @@ from tolerant.losses.check import check_reduction, check_tensor
 from tolerant.losses.fused import RowWeight, needs_plain_path, plain_phi_rows
 from tolerant.losses.linear_chunks import Job, rows_of_a_chunk, sweep
 from tolerant.losses.log_prob import compute_dtype
-from tolerant.losses.module import PhiLoss
 from tolerant.losses.phi import PHI
-from tolerant.losses.phi_losses import LqLoss, TruncatedLqLoss
+from tolerant.losses.phi_losses import lq_or_truncated
 from tolerant.losses.reduction import Weighing, weighted_loss
 
 
@@ -55,7 +54,7 @@ def linear_lq_loss(
     """
     check_reduction(reduction)
     _check_input(hidden, weight, labels, sample_weight, chunk_rows)
-    loss, hyper = _loss_of(q, k)
+    loss, hyper = lq_or_truncated(q, k)
     weights = None if sample_weight is None else sample_weight.reshape(-1)
     weighing = Weighing(None, ignore_index, reduction, weights)
     flat_labels = labels.reshape(-1)
@@ -107,18 +106,12 @@ def _check_input(
         raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
 
 
-def _loss_of(q: float, k: float | None) -> tuple[type[PhiLoss], dict[str, Any]]:
-    """The loss that q and k ask for, and its hyper-parameters, checked."""
-    if k is None:
-        return LqLoss, LqLoss.resolve(q=q)
-    return TruncatedLqLoss, TruncatedLqLoss.resolve(q=q, k=k)
-
-
 class LinearLqLoss(nn.Module):
     """`linear_lq_loss` as a module: ``loss(hidden, head.weight, labels, bias=head.bias)``.
 
     The layer's weight stays where it is (tied to an embedding, sharded and gathered by the caller).
 
+    >>> from tolerant.losses import LqLoss
     >>> head = nn.Linear(8, 100)
     >>> hidden, labels = torch.randn(4, 8), torch.arange(4)
     >>> value = LinearLqLoss(q=0.7)(hidden, head.weight, labels, bias=head.bias)
@@ -138,7 +131,7 @@ class LinearLqLoss(nn.Module):
     ) -> None:
         super().__init__()
         check_reduction(reduction)
-        _loss_of(q, k)  # refused here, not at the first call
+        lq_or_truncated(q, k)  # refused here, not at the first call
         self.q, self.k = q, k
         self.ignore_index, self.reduction = ignore_index, reduction
         self.chunk_rows, self.accumulate_fp32 = chunk_rows, accumulate_fp32

@@ -106,6 +106,13 @@ class TruncatedLqLoss(PhiLoss):
     paper = "Zhang & Sabuncu 2018, Generalized Cross Entropy Loss"
 
 
+def lq_or_truncated(q: float, k: float | None) -> tuple[type[PhiLoss], dict[str, Any]]:
+    """L_q, or truncated at k if given, and its hyper-parameters, checked."""
+    if k is None:
+        return LqLoss, LqLoss.resolve(q=q)
+    return TruncatedLqLoss, TruncatedLqLoss.resolve(q=q, k=k)
+
+
 class FocalLoss(PhiLoss):
     """Focal loss, -(1 - p_y)^gamma log p_y: stresses hard rows, the opposite of robust."""
 
