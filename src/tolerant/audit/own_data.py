@@ -26,7 +26,6 @@ from tolerant.data.digest import row_digests
 from tolerant.files import make_folder
 from tolerant.train.distributed import current
 from tolerant.train.job import Callback
-from tolerant.train.progress import ProgressMode
 
 
 def correct(dataset: NoisyDataset, files: Sequence[str | os.PathLike[str]]) -> CorrectedLabels:
@@ -48,9 +47,8 @@ def train_source(
     *,
     version: str,
     labels: Sequence[str | os.PathLike[str]] = (),
-    folds: int = 5,
-    device: str | torch.device = "auto",
-    progress: ProgressMode = "auto",
+    folds: int,
+    device: str | torch.device,
     callbacks: Sequence[Callback] = (),
     limit: int = MOST_SHOWN,
 ) -> Learned:
@@ -82,7 +80,7 @@ def train_source(
         folds=folds,
         reviewed=corrected.reviewed,
         device=device,
-        progress=progress,
+        progress="auto",
         checkpoints=checkpoints / fingerprint,
         callbacks=callbacks,
     )
