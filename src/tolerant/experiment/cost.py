@@ -11,7 +11,7 @@ from tolerant.experiment.store import Row
 
 # Training images a second on one H200, four runs side by side.
 IMAGES_PER_S = {"resnet34": 38_000, "resnet18": 71_000, "cnn8": 150_000}
-OTHER_DEVICE_IMAGES_PER_S = 20_000  # the small models of the digits grid, one CPU core
+OTHER_MODELS_PER_S = 20_000  # those of the digits grid, on one CPU core
 
 
 def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
@@ -30,7 +30,7 @@ def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
     if known:
         return fmean(known[max(known)]) * spec.recipe.epochs
     num_rows = TRAIN_ROWS.get(spec.dataset, 50_000) * (1 - spec.recipe.validation_fraction)
-    speed = IMAGES_PER_S.get(spec.model, OTHER_DEVICE_IMAGES_PER_S)
+    speed = IMAGES_PER_S.get(spec.model, OTHER_MODELS_PER_S)
     return num_rows * spec.recipe.epochs / speed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tolerant.extras import extra
 
@@ -21,7 +21,7 @@ class Display:
     """Shows runs on standard error; "auto" is bars on a terminal with rich, else lines."""
 
     def __init__(self, mode: ProgressMode) -> None:
-        if mode not in ("auto", "bar", "lines", "quiet"):
+        if mode not in get_args(ProgressMode):
             raise ValueError(f"progress must be 'auto', 'bar', 'lines' or 'quiet'; got {mode!r}.")
         self._bars: Any = None
         self._tasks: dict[int, Any] = {}
