@@ -208,9 +208,9 @@ def _auto_model(dataset: NoisyDataset, shape: tuple[int, ...], device: torch.dev
     if dataset.kind != "image" or min(shape[:2]) < 16:
         return "mlp"
     # Grey and small, as digits, letters and Fashion-MNIST: in the same time a dense network learns more.
-    # 3,000 rows of it, 20 % wrong, one seed: 73.4 % in 6 s of processor time, the convolutional one 68.7 %
-    # in 75 s. In colour it is the other way round: on 2,000 rows of CIFAR-10 33.0 (with
-    # pruning) and 43.5 % (without; results/bench/pictures_cpu.jsonl).
+    # 3,000 rows of it, 20 % wrong, one seed: 73.4 %; the convolutional one, in twelve times the processor
+    # time, 68.7 %. In colour it is the other way round: on 2,000 rows of CIFAR-10 33.0 (with pruning) and
+    # 43.5 % (without; results/bench/pictures_cpu.jsonl).
     if device.type == "cpu" and shape[2] == 1 and max(shape[:2]) <= 32:
         return "mlp"
     return "resnet18" if device.type == "cuda" and len(dataset) >= 20_000 else "small-cnn"

@@ -55,7 +55,7 @@ def data_uri(picture: NDArray[Any]) -> str:
 def _data_uri(image: Any) -> str:
     file = io.BytesIO()
     if max(image.size) <= EXACT:
-        image.save(file, "WEBP", lossless=True, method=0)  # 1.8 kB and 0.3 ms for 32 x 32 colour
+        image.save(file, "WEBP", lossless=True, method=0)  # the quickest; 32 x 32 in colour take 1.8 kB
     else:
         image.thumbnail((PIXELS, PIXELS))
         image.save(file, "WEBP", quality=80)

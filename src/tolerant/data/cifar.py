@@ -92,7 +92,7 @@ def _load(name: str, split: str, root: Root, label_bytes: int) -> tuple[np.ndarr
 
 
 def _channels_last(planes: np.ndarray, images: np.ndarray) -> None:
-    # Plane by plane in blocks that stay in the cache: 0.1 s for 50,000 rows; transpose takes 0.6.
+    # Plane by plane in blocks that stay in the cache: a sixth of the time of a transpose.
     for start in range(0, len(planes), 64):
         block = slice(start, start + 64)
         for channel in range(3):

@@ -1,7 +1,7 @@
 """The functions the formulas of `phi` are made of, for tensors and for numpy arrays alike.
 
-On the CPU an operation on the hundred numbers of a small batch costs torch several times what it costs numpy
-(2 to 9 us against 1), so such a batch is computed in numpy: by the same formulas.
+On the CPU an operation on the hundred numbers of a small batch costs torch several times what it costs numpy,
+so such a batch is computed in numpy: by the same formulas.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class RobustLoss(nn.Module):
             shared = [p for p in common.values() if p.name not in ("self", "positional", "hyper")]
             own = cls.own_parameters()
             cls.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-            # Read once: a signature takes 10 us, as long as three operations on a small batch.
+            # Read once: a signature takes as long as three operations on a small batch.
             cls._defaults = {p.name: p.default for p in own}
 
     @classmethod
