@@ -29,6 +29,8 @@ class Report(StrEnum):
     digits = "digits"
 
 
+# Pictures of how training went; the others are tables, with a picture of how far ours are from the paper's.
+_CURVES = ("figure1", "figure2", "pruning")
 _ALT = {
     "figure1": "Test accuracy of CCE and MAE on clean labels, and p_y of right and wrong labels, by epoch.",
     "figure2": "Test accuracy and validation loss by epoch, for six q at three noise rates.",
@@ -69,7 +71,7 @@ def report(
         typer.echo(f"{docs} is up to date with {results}")
     elif name is None:
         raise typer.BadParameter(f"name one of {', '.join(Report)}, or pass --docs")
-    elif name in (Report.figure1, Report.figure2, Report.pruning):
+    elif name in _CURVES:
         _report_figure(store, name.value, changed, out or Path())
     else:
         _report_table(store, name.value, changed, out)
@@ -213,7 +215,7 @@ def _fill(docs: Path, store: Store) -> None:
             return brief.table1(select(store, "table1"))
         if name in (benches := brief.BENCHES | speed.BENCHES):
             return benches[name](Path(store.folder))
-        if name in ("figure1", "figure2", "pruning"):
+        if name in _CURVES:
             rows = _figure_rows(store, name, changed)
             drawn = _figure(store, name, rows) if rows else None
         elif name.endswith("-differences"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tolerant import class_names
 from tolerant.data.arrays import read_npz
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import NoisyDataset, check_split
 from tolerant.data.published import PUBLISHED, check_content, find_file
 
 _FILES = {
@@ -74,8 +74,7 @@ def read_human_labels(name: str, path: Path) -> dict[str, np.ndarray]:
 
 
 def _load(name: str, split: str, root: Root, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-    if split not in ("train", "test"):
-        raise ValueError(f"split must be 'train' or 'test'; got {split!r}")
+    check_split(split)
     paths = [find_file(name, file, root) for file in _FILES[name, split]]
     num_rows = sum(path.stat().st_size for path in paths) // (label_bytes + 3072)
     images = np.empty((num_rows, 32, 32, 3), np.uint8)

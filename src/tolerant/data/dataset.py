@@ -170,6 +170,12 @@ class LazySubset:
         return np.asarray(self._inputs[self._index[index]])
 
 
+def check_split(split: str) -> None:
+    """A ValueError unless it is one that the data sets with a name have."""
+    if split not in ("train", "test"):
+        raise ValueError(f"split must be 'train' or 'test'; got {split!r}")
+
+
 def check_labels(labels: Any, num_rows: int, num_classes: int, name: str, lowest: int) -> np.ndarray:
     """`labels` as int64 (N,), or a ValueError that says what is wrong with them."""
     labels = np.asarray(labels)

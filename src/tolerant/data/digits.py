@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import NoisyDataset, check_split
 from tolerant.extras import extra
 
 
@@ -14,8 +14,7 @@ def load_digits(split: str = "train") -> NoisyDataset:
     >>> len(load_digits("train")), len(load_digits("test"))
     (1438, 359)
     """
-    if split not in ("train", "test"):
-        raise ValueError(f"split must be 'train' or 'test'; got {split!r}")
+    check_split(split)
     bunch = extra("sklearn.datasets").load_digits()
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(bunch.target))
     num_test = len(order) // 5

@@ -11,7 +11,7 @@ import numpy as np
 from tolerant.class_names import FASHION_MNIST
 from tolerant.data.arrays import MAX_RATIO
 from tolerant.data.damage import DAMAGE, reason
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import NoisyDataset, check_split
 from tolerant.data.published import check_content, find_file
 
 
@@ -39,8 +39,7 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
 
 def load_fashion_mnist(split: str = "train", root: str | os.PathLike[str] | None = None) -> NoisyDataset:
     """Fashion-MNIST: 60,000 or 10,000 grey images of 28 x 28 in ten classes."""
-    if split not in ("train", "test"):
-        raise ValueError(f"split must be 'train' or 'test'; got {split!r}")
+    check_split(split)
     start = "train" if split == "train" else "t10k"
     arrays = []
     for ending in ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"):
