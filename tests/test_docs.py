@@ -53,6 +53,17 @@ def test_links_to_files_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_table_has_a_head(page):
+    """A line of dashes without one above it is shown as it stands, and so are the rows below."""
+    lines = ["", *FENCE.sub("", page.read_text()).splitlines()]
+    for before, head, dashes in zip(lines, lines[1:], lines[2:], strict=False):
+        if re.fullmatch(r"\|[\s:|-]+\|", dashes):
+            assert head.startswith("|"), dashes
+            assert head.count("|") == dashes.count("|"), head
+            assert not before or before.startswith("<!--"), f"{before} would belong to the table"
+
+
 def commands(start: str) -> list[tuple[str, str]]:
     """(page, command) of every command in a code block or between backticks that starts so."""
     found = []
