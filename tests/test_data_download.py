@@ -348,11 +348,14 @@ def test_the_addresses_are_the_publishers() -> None:
     assert hosts == {"www.cs.toronto.edu", "raw.githubusercontent.com", "github.com"}
 
 
-def test_the_doctor_where_the_system_does_not_tell_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_where_the_system_does_not_tell_its_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from tolerant.cli.doctor import doctor
 
     monkeypatch.delattr(os, "sysconf")
     doctor()
+    assert f"{os.cpu_count()} cores; torch uses" in capsys.readouterr().out
 
 
 def test_the_commands(server: Server, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from torch import nn
 from tolerant.report.speed import GFLOP
 from tolerant.train.models import MODELS, build
 
-PICTURES = [name for name in MODELS if name != "mlp"]
-
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_learns_from_every_weight(name):
