@@ -30,7 +30,6 @@ from tolerant.losses.triton_launch import Call, Plan, launch, plan_for
 from tolerant.losses.triton_loss import phi_loss
 
 Q = 0.7
-Run = Callable[[int], object]
 ROWS = {1000: 262144, 4096: 65536, 32000: 8192, 128256: 4096}
 NAMES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
