@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import tomllib
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,9 +16,23 @@ from PIL import Image
 from train_helpers import pictures, table
 from typer.testing import CliRunner
 
+from tolerant import NoisyLabelClassifier
+from tolerant.audit.page import MOST_SHOWN
+from tolerant.audit.plan import Settings
 from tolerant.cli import make_app
-from tolerant.experiment.grid import digits
+from tolerant.cli.audit import audit
+from tolerant.cli.doctor import EXTRAS
+from tolerant.cli.report import Report
+from tolerant.cli.reproduce import Experiment
+from tolerant.cli.train import train
+from tolerant.data import PUBLISHED
+from tolerant.experiment.grid import GRIDS, digits
 from tolerant.experiment.run import run
+from tolerant.report.rows import PROTOCOLS
+from tolerant.train import MODELS
+from tolerant.train.recipe import Precision
+
+ROOT = Path(__file__).parents[1]
 
 
 def refusal(*arguments: Any) -> str:
@@ -130,6 +148,37 @@ def test_runs_happen_in_one_place(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="fleet, workers and cluster exclude each other"):
         run(digits(), results=tmp_path, checkpoints=tmp_path, fleet=2, workers=2)
     assert not list(tmp_path.iterdir())
+
+
+def defaults_of(function: Any) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
+
+
+@pytest.mark.parametrize("command", [train, audit, NoisyLabelClassifier])
+def test_defaults_are_the_same_wherever_they_are_set(command: Any) -> None:
+    """The command line imports no trainer to show its help, so it repeats them."""
+    said = defaults_of(command) | {"seed": 0}
+    said["k"] = float(said.get("k", Settings.k))
+    settings = {each.name: each.default for each in fields(Settings) if each.name in said}
+    assert {name: said[name] for name in settings} == settings
+    assert (said["folds"], said["device"]) == (5, "auto")
+    assert said.get("limit", MOST_SHOWN) == MOST_SHOWN
+
+
+def test_lists_of_words_are_those_of_the_package() -> None:
+    assert {*Experiment} == {*GRIDS, "theory"}
+    assert {*Report} == {*PROTOCOLS, "pruning"}
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["app"]
+    assert {*EXTRAS, "typer"} == {re.split("[>=]", name)[0] for name in needed}  # typer shows the list
+    commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    for command, option, words in (
+        ("train", "model", {"auto", *MODELS}),
+        ("train", "precision", {*get_args(Precision)}),
+        ("download", "names", {*PUBLISHED, "all"}),
+    ):
+        (text,) = (param.help for param in commands[command].params if param.name == option)
+        assert {*re.findall(r"[a-z][a-z0-9-]+", text)} >= words, command
 
 
 def test_every_option_says_what_it_is_for() -> None:
