@@ -70,5 +70,4 @@ def audit(
     suspects, history = load_suspects(run, dataset), load_history(run)
     suspects.to_csv(out / "suspects.csv")
     write_review(out, suspects, dataset, history, title=Path(run.source.name).name, limit=limit)
-    next_out = out if out != own.RUN else None
-    own.print_summary(suspects, out, run.source, run.spec["labels"], out=next_out)
+    own.print_summary(suspects, out, run.source, run.spec["labels"], out=out)

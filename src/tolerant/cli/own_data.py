@@ -127,7 +127,7 @@ def _train_command(
             words += [f"--{name.replace('_', '-')}", *([] if word is True else [str(word)])]
     for path in [*labels, "corrections.csv" if not labels else f"corrections-{len(labels) + 1}.csv"]:
         words += ["--labels", str(path)]
-    if out is not None:
+    if out not in (None, RUN):
         words += ["--out", str(out)]
     for name, value in settings.items():
         words += [f"--{name}", str(value)]

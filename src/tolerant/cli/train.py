@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
+
+if TYPE_CHECKING:
+    from tolerant.train.recipe import Precision
 
 
 def train(
@@ -69,9 +72,14 @@ def train(
 
     _check_loss_options(context, loss, k, epochs, folds)
     rows = opt.make_source(source, options)
-    chosen: Any = {"precision": precision}  # Recipe refuses a word it does not know
     settings = Settings(
-        loss=loss, q=_read("--q", q), k=_read("--k", k), model=model, epochs=epochs, seed=seed, **chosen
+        loss=loss,
+        q=_read("--q", q),
+        k=_read("--k", k),
+        model=model,
+        epochs=epochs,
+        seed=seed,
+        precision=cast("Precision", precision),  # Recipe refuses a word it does not know
     )
     callbacks = []
     if tensorboard is not None:
@@ -83,8 +91,7 @@ def train(
     )
     own.print_training(learned)
     again = own.chosen(train, options)
-    next_out = out if out != own.RUN else None
-    own.print_summary(learned.suspects, out, rows, labels or (), out=next_out, settings=again)
+    own.print_summary(learned.suspects, out, rows, labels or (), out=out, settings=again)
     typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
 
 
