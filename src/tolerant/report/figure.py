@@ -25,15 +25,8 @@ P = ParamSpec("P")
 # Okabe & Ito: told apart with every kind of colour vision, and in print.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
-METHOD_COLOURS = {
-    "cce": ORANGE,
-    "mae": SKY,
-    "forward-true": GREEN,
-    "forward-estimated": PURPLE,
-    "lq": BLUE,
-    "truncated-lq": VERMILLION,
-}
 LINE_COLOURS = [ORANGE, SKY, GREEN, PURPLE, BLUE, VERMILLION]
+METHOD_COLOURS = dict(zip(METHODS, LINE_COLOURS, strict=True))
 NOISE_LINES = {"class-dependent": "--", "open-set": "-.", "human": ":"}
 Q_VALUES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 STYLE = {
