@@ -82,20 +82,9 @@ def learn(
         checkpoints: a folder, from which the same call goes on where it was cut off.
         callbacks: told of the final training.
     """
-    if folds < 0 or folds == 1:  # a single fold leaves no other rows for the model that scores it
-        raise ValueError(f"folds must be 0 (score with the final model) or at least 2; got {folds!r}.")
-    if settings.k == "auto" and settings.loss == TRUNCATED and folds < 2:
-        raise ValueError(
-            f"k='auto' is estimated from the folds, of which it needs 2 or more; got folds={folds!r}. "
-            "Give k a number, such as 0.5."
-        )
-    check_names(dataset.class_names, dataset.num_classes)  # now, and not after the trainings
     num_groups = len(dataset) if dataset.groups is None else len(np.unique(dataset.groups))
-    if folds >= 2 and num_groups == 1:
-        raise ValueError(
-            "groups must name at least two groups; got one, and no model could judge a row without having "
-            "seen its group. Leave groups (--group) out, or use folds=0."
-        )
+    _check_folds(folds, num_groups, settings)
+    check_names(dataset.class_names, dataset.num_classes)  # now, and not after the trainings
     device = pick_device(device)
     num_rows = len(dataset)
     first_k = _USUAL_K if settings.k == "auto" else float(settings.k)
@@ -149,6 +138,21 @@ def learn(
         seed=settings.seed,
     )
     return Learned(result, job, probs, p_y, suspects, kept, pruned_at, k if job.prune else None)
+
+
+def _check_folds(folds: int, num_groups: int, settings: Settings) -> None:
+    if folds < 0 or folds == 1:  # a single fold leaves no other rows for the model that scores it
+        raise ValueError(f"folds must be 0 (score with the final model) or at least 2; got {folds!r}.")
+    if settings.k == "auto" and settings.loss == TRUNCATED and folds < 2:
+        raise ValueError(
+            f"k='auto' is estimated from the folds, of which it needs 2 or more; got folds={folds!r}. "
+            "Give k a number, such as 0.5."
+        )
+    if folds >= 2 and num_groups == 1:
+        raise ValueError(
+            "groups must name at least two groups; got one, and no model could judge a row without having "
+            "seen its group. Leave groups (--group) out, or use folds=0."
+        )
 
 
 def _pruned(

@@ -12,6 +12,7 @@ from tolerant.audit.belief import NoiseModel
 
 _SOFTER = 0.6  # how much less sure of itself the model is taken to be for the lower end (see `RateInterval`)
 _RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
+_DEVIATIONS = 1.96  # standard errors to either side, for a level of 0.95
 _RESAMPLES = 50  # the standard error from 50 is good to a tenth of itself
 
 
@@ -70,10 +71,10 @@ def rate_interval(
     for resample in range(_RESAMPLES):
         drawn = generator.integers(len(members), size=num_drawn)
         rates[resample] = refit(np.concatenate([members[number] for number in drawn]))
-    error = 1.96 * rates.std(ddof=1) * np.sqrt(num_drawn / len(members))
+    error = _DEVIATIONS * rates.std(ddof=1) * np.sqrt(num_drawn / len(members))
     is_doubted = probs.argmax(axis=1) != given
     doubted = float(is_doubted.mean())
-    doubted_error = 1.96 * np.sqrt((np.bincount(group, is_doubted - doubted) ** 2).sum()) / num_rows
+    doubted_error = _DEVIATIONS * np.sqrt((np.bincount(group, is_doubted - doubted) ** 2).sum()) / num_rows
     # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three"), and with nothing
     # but wrong ones as many right: resamples that all look alike show no sampling error.
     least_error = 3.0 / len(members)

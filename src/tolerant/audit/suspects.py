@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from tolerant.audit.belief import fit_noise_model
 from tolerant.audit.cells import csv_text
 from tolerant.audit.rate import RateInterval, rate_interval
-from tolerant.audit.suspects_input import check_names, number_words, read_ids, read_optional
+from tolerant.audit.suspects_input import check_names, read_ids, read_labels, read_optional
 from tolerant.audit.tensors import as_numpy
 from tolerant.extras import extra
 from tolerant.files import write_atomic
-from tolerant.noise.checks import check_labels
 from tolerant.noise.estimate import check_probs
 
 if TYPE_CHECKING:
@@ -210,20 +209,7 @@ def find_suspects(
     probs = check_probs(as_numpy(probs))
     num_rows, num_classes = probs.shape
     names = check_names(class_names, num_classes)
-    labels = np.asarray(as_numpy(given_labels))
-    if labels.dtype.kind in "OUT":
-        if class_names is None:
-            raise ValueError(
-                "given_labels must be whole numbers, or words with class_names that say which column of "
-                "probs is whose, such as a scikit-learn model's classes_; got words "
-                f"({labels.ravel()[0]!r} ...)."
-            )
-        labels = number_words(labels, names)
-    given = check_labels(labels, num_classes, "given_labels")
-    if len(given) != num_rows:
-        raise ValueError(
-            f"given_labels must have a label for each of the {num_rows} rows of probs; got {len(given)}."
-        )
+    given = read_labels(as_numpy(given_labels), num_rows, names, named=class_names is not None)
     row_ids = read_ids(ids, num_rows)
     kept_rows = read_optional("kept", kept, num_rows, np.bool_)
     epochs = read_optional("pruned_at", pruned_at, num_rows, np.int64)

@@ -1,4 +1,4 @@
-"""The names, ids and row-wise values that a user passes to `find_suspects`, checked."""
+"""The names, labels, ids and row-wise values that a user passes to `find_suspects`, checked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from tolerant.noise.checks import check_labels
 
 T = TypeVar("T", np.bool_, np.int64)
 
@@ -22,7 +24,28 @@ def check_names(class_names: Sequence[str] | None, num_classes: int) -> tuple[st
     return names
 
 
-def number_words(words: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
+def read_labels(
+    given_labels: ArrayLike, num_rows: int, names: tuple[str, ...], *, named: bool
+) -> NDArray[np.int64]:
+    """Class numbers, one for each row; ``named``: the caller gave the names, so labels may be words."""
+    labels = np.asarray(given_labels)
+    if labels.dtype.kind in "OUT":
+        if not named:
+            raise ValueError(
+                "given_labels must be whole numbers, or words with class_names that say which column of "
+                "probs is whose, such as a scikit-learn model's classes_; got words "
+                f"({labels.ravel()[0]!r} ...)."
+            )
+        labels = _number_words(labels, names)
+    given = check_labels(labels, len(names), "given_labels")
+    if len(given) != num_rows:
+        raise ValueError(
+            f"given_labels must have a label for each of the {num_rows} rows of probs; got {len(given)}."
+        )
+    return given
+
+
+def _number_words(words: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
     place = {name: label for label, name in enumerate(names)}
     for row, word in enumerate(words.ravel().tolist()):
         if str(word) not in place:

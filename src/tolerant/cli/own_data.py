@@ -77,10 +77,6 @@ def print_summary(
 
     ``out`` and ``settings``: folder and options to suggest for the next training; None: the defaults.
     """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text as Plain
-
     from tolerant.audit.charts import percent
     from tolerant.audit.plan import LEAST_TO_PRUNE
 
@@ -101,21 +97,28 @@ def print_summary(
             "means anything. More rows help, or features of a pretrained model (how-to: embeddings)."
         )
     if len(suspects):
-        table = Table(title="The most doubtful labels")
-        for column in ("id", "given", "suggested"):
-            table.add_column(column, overflow="fold")
-        table.add_column("p(given)", justify="right")
-        for row in range(min(10, len(suspects))):
-            given, suggested = suspects.given_labels[row], suspects.suggested_labels[row]
-            # As plain text: a label such as [red] is not markup.
-            cells = (str(suspects.ids[row]), suspects.class_names[given], suspects.class_names[suggested])
-            p_y = suspects.p_y[row]
-            table.add_row(*map(Plain, cells), "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")
-        Console().print(table)
+        _print_worst(suspects.head(10))
     typer.echo(
         f"Review them in a browser: {folder / 'report.html'}   (full list: {folder / 'suspects.csv'})\n"
         f"Then train with your corrections: {_train_command(source, labels, out, settings or {})}"
     )
+
+
+def _print_worst(suspects: Suspects) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text as Plain
+
+    table = Table(title="The most doubtful labels")
+    for column in ("id", "given", "suggested"):
+        table.add_column(column, overflow="fold")
+    table.add_column("p(given)", justify="right")
+    for row, p_y in enumerate(suspects.p_y):
+        given, suggested = suspects.given_labels[row], suspects.suggested_labels[row]
+        # As plain text: a label such as [red] is not markup.
+        cells = (str(suspects.ids[row]), suspects.class_names[given], suspects.class_names[suggested])
+        table.add_row(*map(Plain, cells), "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")
+    Console().print(table)
 
 
 def _train_command(
