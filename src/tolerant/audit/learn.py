@@ -17,6 +17,7 @@ from tolerant.audit.scoring import OutOfFold, out_of_fold
 from tolerant.audit.suspects import FIT_ROWS, Suspects, find_suspects
 from tolerant.audit.suspects_input import check_names
 from tolerant.data.dataset import NoisyDataset
+from tolerant.train.checkpoint import twelve_a_run
 from tolerant.train.device import pick_device
 from tolerant.train.distributed import current
 from tolerant.train.evaluate import predict_log_proba
@@ -93,8 +94,8 @@ def learn(
         job = make_job(rows, settings, device, k=k, sample_weight=weight, name=name)
         if checkpoints is None:
             return job
-        every = max(1, job.recipe.epochs // 12)
-        return replace(job, checkpoint=Path(checkpoints) / name.replace(" ", "-"), checkpoint_every=every)
+        folder = Path(checkpoints) / name.replace(" ", "-")
+        return replace(job, checkpoint=folder, checkpoint_every=twelve_a_run(job.recipe.epochs))
 
     scored = out_of_fold(
         dataset,

@@ -16,6 +16,7 @@ from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
 from tolerant.noise import anchor_points
 from tolerant.train import Callback, Job, TrainResult
+from tolerant.train.checkpoint import twelve_a_run
 
 OnEpoch = Callable[[RunSpec, int], None]
 History = dict[str, Any]
@@ -45,8 +46,7 @@ class Work:
             prune=spec.prune,
             transition=_transition(spec, self.problem, estimated),
             checkpoint=Path(folder),
-            # Twelve a run: a checkpoint of ResNet-34 with its momentum is 170 MB.
-            checkpoint_every=max(1, spec.recipe.epochs // 12),
+            checkpoint_every=twelve_a_run(spec.recipe.epochs),
             callbacks=[] if on_epoch is None else [_Tick(spec, on_epoch)],
             name=spec.title(),
         )

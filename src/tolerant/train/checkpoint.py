@@ -27,6 +27,15 @@ _NAME = "checkpoint.json"
 _LOCK = ".checkpoint.lock"
 
 
+def twelve_a_run(epochs: int) -> int:
+    """Epochs between two checkpoints. One of ResNet-34 with its momentum is 170 MB: too much for each epoch.
+
+    >>> twelve_a_run(120), twelve_a_run(5)
+    (10, 1)
+    """
+    return max(1, epochs // 12)
+
+
 class Checkpoints:
     """The checkpoint in one folder; ``run`` describes the run, and must be the same for it to go on.
 
