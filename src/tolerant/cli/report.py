@@ -97,11 +97,15 @@ def _mixed(rows: list[Row]) -> str:
 
 
 def _changes(rows: list[Row]) -> list[str]:
-    return sorted({row["spec"]["protocol"].partition(" ")[2] for row in rows})
+    from tolerant.experiment.protocol import changes_of
+
+    return sorted({changes_of(row["spec"]["protocol"]) for row in rows})
 
 
 def _mention_others(rows: list[Row], changed: str) -> None:
-    others = [row for row in rows if " " in row["spec"]["protocol"]]
+    from tolerant.experiment.protocol import changes_of
+
+    others = [row for row in rows if changes_of(row["spec"]["protocol"])]
     if others and changed != "all":
         typer.echo(f"Rows of a changed protocol: {len(others)}; --changed all shows them.")
         typer.echo("\n".join(f"  --changed {change}" for change in _changes(others)))

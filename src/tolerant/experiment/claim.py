@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from tolerant.experiment.protocol import name_of
 from tolerant.experiment.spec import TRAINING_VERSION, RunSpec
 from tolerant.experiment.store import Row, Store, locked
 from tolerant.experiment.work import History
@@ -100,7 +101,7 @@ class Claim:
     def keep(self, row: Row, history: History) -> Outcome:
         """Store what came out; the checkpoints go."""
         name = self.store.write_history(self.spec.key, history)
-        file = f"{self.spec.protocol.partition(' ')[0]}.jsonl"
+        file = f"{name_of(self.spec.protocol)}.jsonl"
         self.store.append({**row, "history": name}, file=file)
         self._leave()
         rules = {rule: at for rule, at in row["result"].items() if isinstance(at, dict)}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from statistics import fmean
 
 from tolerant.experiment.check import TRAIN_ROWS
+from tolerant.experiment.protocol import name_of
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
 
@@ -25,18 +26,14 @@ def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
         other = row["spec"]
         if (other["dataset"], other["model"]) == (spec.dataset, spec.model):
             # Another protocol may score all rows every epoch; a run that prunes trains on fewer of them.
-            alike = _base(other["protocol"]) == _base(spec.protocol), bool(other["prune"]) == bool(spec.prune)
+            same_protocol = name_of(other["protocol"]) == name_of(spec.protocol)
+            alike = same_protocol, bool(other["prune"]) == bool(spec.prune)
             known.setdefault(alike, []).append(row["device_s"] / other["recipe"]["epochs"])
     if known:
         return fmean(known[max(known)]) * spec.recipe.epochs
     num_rows = TRAIN_ROWS.get(spec.dataset, 50_000) * (1 - spec.recipe.validation_fraction)
     speed = IMAGES_PER_S.get(spec.model, OTHER_MODELS_PER_S)
     return num_rows * spec.recipe.epochs / speed
-
-
-def _base(protocol: str) -> str:
-    """Its name without what `--change` changed."""
-    return protocol.partition(" ")[0]
 
 
 def duration(seconds: float) -> str:

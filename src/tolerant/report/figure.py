@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
+from tolerant.experiment.protocol import changes_of
 from tolerant.experiment.store import Row, Store
 from tolerant.report.rows import Cell, by_cell, mixed_versions
 from tolerant.report.table import DATASETS, METHODS, Line
@@ -210,7 +211,7 @@ def _title(figure: Figure, title: str) -> None:
 
 def _changed(protocols: Iterable[str]) -> str:
     """What a caption must say of protocols that are not as they stand."""
-    changes = sorted({protocol.partition(" ")[2] for protocol in protocols} - {""})
+    changes = sorted({changes_of(protocol) for protocol in protocols} - {""})
     return f" · changed: {'; '.join(changes).replace(',', ', ')}" if changes else ""
 
 

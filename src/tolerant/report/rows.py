@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tolerant.experiment.paper import method
+from tolerant.experiment.protocol import changes_of, name_of
 from tolerant.experiment.store import Row, Store
 
 # The three ways to choose the epoch whose test accuracy is reported. Only the first two can be
@@ -41,8 +42,8 @@ def select(store: Store, report: str, *, changed: str = "") -> list[Row]:
     chosen: dict[tuple[object, ...], Row] = {}
     for row in store.rows():
         spec = row["spec"]
-        protocol, _, change = spec["protocol"].partition(" ")
-        if protocol == PROTOCOLS[report] and changed in (change, "all"):
+        protocol = spec["protocol"]
+        if name_of(protocol) == PROTOCOLS[report] and changed in (changes_of(protocol), "all"):
             identity = (*cell(row), spec["loss_args"].get("q"), spec["recipe"]["seed"])
             known = chosen.get(identity)
             if known is None or _age(known) <= _age(row):

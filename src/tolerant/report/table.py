@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tolerant.experiment import paper
+from tolerant.experiment.protocol import changes_of
 from tolerant.experiment.store import Row
 from tolerant.report.rows import NO_ROWS, RULES, accuracy, by_cell
 from tolerant.report.stats import Summary, agrees, difference_margin, summary
@@ -109,7 +110,7 @@ def markdown(table: list[Line]) -> str:
             for name, title in RULES.items()
             if name != rule
         ),
-        ("changed", "---", lambda line: line.protocol.partition(" ")[2]),
+        ("changed", "---", lambda line: changes_of(line.protocol)),
     ]
     filled = [(head, align, [cell(line) for line in table]) for head, align, cell in columns]
     # A table that the paper lacks has no numbers of the paper's.
