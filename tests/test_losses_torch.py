@@ -149,6 +149,18 @@ def test_soft_one_hot_labels_equal_hard_labels(name):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_mean_over_no_row_is_nan_without_a_gradient(small_batches, weighted, smoothing):
+    """As in torch: one batch of ignored rows must not make a whole model NaN."""
+    logits, labels, generator = example(3)
+    weight = torch.rand(C, generator=generator) if weighted else None
+    loss = CCELoss(weight=weight, label_smoothing=smoothing)
+    value, gradient = value_and_gradient(loss, logits, torch.full_like(labels, -100))
+    assert value.isnan()
+    assert (gradient == 0).all()
+
+
 @pytest.mark.parametrize("name", REGISTRY)
 def test_sample_weight_counts_rows(name):
     """A row of weight 2 is the row twice, one of weight 0 is no row."""

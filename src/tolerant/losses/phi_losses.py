@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from tolerant.losses import fused
@@ -58,7 +59,9 @@ def _mean_over_classes(logits: Tensor, labels: Tensor, weighing: Weighing) -> Te
     total = weighted_loss(logits, labels, weighing._replace(weight=None, reduction=summed), rows)
     if weighing.reduction != "mean":
         return total
-    return total / weighted_loss(logits, labels, weighing._replace(reduction="sum"), _only_weights)
+    divisor = weighted_loss(logits, labels, weighing._replace(reduction="sum"), _only_weights)
+    # Where no row counts, the label's part is NaN, and 0 / 0 would make the gradients NaN, too.
+    return total / torch.where(divisor == 0, 1.0, divisor)
 
 
 def _only_weights(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
