@@ -149,6 +149,17 @@ def test_soft_one_hot_labels_equal_hard_labels(name):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("name", [*REGISTRY, "two views"])
+def test_soft_one_hot_labels_have_the_class_weights_of_hard_ones(name):
+    """Also in what is the same for every label: a class of weight 0 must not count."""
+    logits, labels, generator = example(3)
+    weight = torch.rand(C, generator=generator)
+    weight[0] = 0.0
+    loss = make_loss("gjs" if name == "two views" else name, weight=weight, reduction="none")
+    views = [logits, logits.flip(0)] if name == "two views" else logits
+    torch.testing.assert_close(loss(views, F.one_hot(labels, C).float()), loss(views, labels))
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_mean_over_no_row_is_nan_without_a_gradient(small_batches, weighted, smoothing):

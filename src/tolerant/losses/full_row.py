@@ -42,13 +42,13 @@ def bootstrap_soft(logits: Tensor, labels: Tensor, *, beta: float = 0.95) -> Ten
     # p * log p with p = 0 for a masked class: 0, not 0 * inf. It is 0 from log p = -746 on; a bound far
     # below would be inf in fp32 once multiplied by a loss scale.
     entropy = -(torch.exp(log_p) * log_p.clamp(min=-1e4)).sum(-1)
-    return -beta * _pick(log_p, labels) + (1 - beta) * entropy
+    return -beta * _pick(log_p, labels) + (1 - beta) * _for_label(entropy, labels)
 
 
 def bootstrap_hard(logits: Tensor, labels: Tensor, *, beta: float = 0.8) -> Tensor:
     """Cross entropy with the label mixed with the model's own prediction."""
     log_p = log_softmax(logits)
-    return -beta * _pick(log_p, labels) - (1 - beta) * log_p.amax(-1)
+    return -beta * _pick(log_p, labels) - (1 - beta) * _for_label(log_p.amax(-1), labels)
 
 
 def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) -> Tensor:
@@ -64,7 +64,7 @@ def gjs(views: Tensor | Sequence[Tensor], labels: Tensor, *, pi: float = 0.5) ->
     if len(each) == 1:
         return agreement
     apart = [(torch.exp(log_p) * (log_p - mean)).sum(-1) for log_p in each]
-    return agreement + torch.stack(apart).mean(0) / -math.log1p(-pi)
+    return agreement + _for_label(torch.stack(apart).mean(0), labels) / -math.log1p(-pi)
 
 
 class _LogMean(torch.autograd.Function):
@@ -96,6 +96,11 @@ def _pick(per_class: Tensor, labels: Tensor) -> Tensor:
     if labels.is_floating_point():
         return weigh(per_class, labels).sum(-1)
     return per_class.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+def _for_label(values: Tensor, labels: Tensor) -> Tensor:
+    """What is the same for every label, for these: soft ones have the class weights in them."""
+    return values * labels.sum(-1) if labels.is_floating_point() else values
 
 
 def _normalised(phi: Phi, logits: Tensor, labels: Tensor, **hyper: float) -> Tensor:
