@@ -172,6 +172,16 @@ def test_eq_11_holds_below_one_limit_and_fails_above(c, k):
         assert c ** (1 - limit) + k**limit == pytest.approx(2)
 
 
+def test_eq_11_has_one_limit_where_k_is_at_least_1_over_c():
+    q = np.linspace(1e-4, 1, 4000)
+    for c in (2, 3, 10, 1000, 10**6, 10**9):
+        for k in np.geomspace(1 / c, 0.999, 20):
+            limit = theory.truncation_limit(k, c)
+            np.testing.assert_array_equal(theory.truncation_tightens(q, k, c), q < limit)
+    changes = np.flatnonzero(np.diff(theory.truncation_tightens(q, 6e-8, 10**6)))
+    np.testing.assert_allclose(q[changes], [0.386, 0.635, 0.796], atol=1e-3)  # as the docstring says
+
+
 @pytest.mark.parametrize(
     ("k", "c", "limit"), [(0.3, 4, 0.680), (0.3, 10, 0.792), (0.2, 10, 0.767), (0.2, 100, 0.878)]
 )

@@ -160,7 +160,9 @@ def truncation_tightens(
 def truncation_limit(k: ArrayLike, num_classes: ArrayLike) -> Value:
     """The q* below which eq. 11 holds and from which on it fails; always below 1.
 
-    There is exactly one such q*; it is found by bisection of :func:`truncation_tightens`.
+    For k >= 1/c, which lemma 3 assumes, there is exactly one such q*; it is found by bisection of
+    :func:`truncation_tightens`. For a far smaller k there may be three changes, of which one is found: at
+    c = 10^6 and k = 6e-8 eq. 11 fails from q = 0.386 on, holds again from 0.635 and fails from 0.796.
 
     >>> print(truncation_limit(k=[0.2, 0.3, 0.5], num_classes=[[4], [10], [100]]).round(3))
     [[0.641 0.68  0.754]
