@@ -831,6 +831,14 @@ def test_the_gradient_of_a_binary_label_s_weight_is_its_loss():
     torch.testing.assert_close(weight.grad, BinaryLqLoss(reduction="none")(logits, labels))
 
 
+@pytest.mark.parametrize("k", [None, 0.5])
+def test_a_binary_mean_over_no_label_is_nan_without_a_gradient(k):
+    logits, _, _ = example(3)
+    value, gradient = value_and_gradient(BinaryLqLoss(k=k), logits, torch.full_like(logits, -100))
+    assert value.isnan()
+    assert (gradient == 0).all()
+
+
 def test_binary_is_the_two_class_loss():
     logits, _, generator = example(21, (N, 1), torch.float64)
     labels = torch.randint(2, (N,), generator=generator)

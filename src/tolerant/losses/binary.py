@@ -64,7 +64,11 @@ def binary_lq_loss(
     losses = losses * weights
     if reduction == "none":
         return losses
-    return losses.sum() / divided_by.sum() if reduction == "mean" else losses.sum()
+    if reduction == "sum":
+        return losses.sum()
+    divisor = divided_by.sum()
+    # Over no label at all the mean is NaN (0 / divisor), and its gradient 0, as that of the other losses.
+    return losses.sum() / torch.where(divisor == 0, 1.0, divisor) + ((divisor - divisor) / divisor).detach()
 
 
 class BinaryLqLoss(nn.Module):
