@@ -64,6 +64,17 @@ def test_confident_joint_equals_cleanlab_where_all_rows_of_a_class_agree() -> No
         assert np.array_equal(confident_joint(given, probs), theirs)
 
 
+def test_confident_joint_equals_cleanlab_where_halves_are_rounded() -> None:
+    """Few rows: a calibrated count is often a half, or misses it by the last digit."""
+    rng = np.random.default_rng(4)
+    for _ in range(80):
+        given = np.concatenate([np.arange(7), rng.integers(7, size=rng.integers(7, 50))])
+        probs = rng.dirichlet(np.ones(7), len(given))
+        assert np.array_equal(
+            confident_joint(given, probs), cleanlab.count.compute_confident_joint(given, probs)
+        )
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_transition_from_joint_equals_cleanlab(seed: int) -> None:
     given, probs = random_predictions(seed, 3000, 5)

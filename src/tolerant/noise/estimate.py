@@ -80,7 +80,9 @@ def confident_joint(
     confident = probs >= np.maximum(thresholds, 2e-6) - 1e-6  # both as in cleanlab: rounding
     how_many = confident.sum(axis=1)
     guess = np.where(how_many > 1, probs.argmax(axis=1), confident.argmax(axis=1))
-    counts = np.zeros((num_classes, num_classes), dtype=np.int64)
+    # Column by column, as in cleanlab: numpy adds up in the order of memory, and the last digit of the sum
+    # decides how a count of 4.5 is rounded.
+    counts = np.zeros((num_classes, num_classes), dtype=np.int64, order="F")
     np.add.at(counts, (given[how_many > 0], guess[how_many > 0]), 1)
     np.fill_diagonal(counts, counts.diagonal().clip(min=1))
     if not calibrate:
