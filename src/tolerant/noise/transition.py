@@ -17,7 +17,8 @@ Names = Sequence[str]
 def symmetric(num_classes: int, rate: float) -> Transition:
     """With probability `rate` one of the other classes: `rate` of the labels are wrong.
 
-    The "uniform noise" of the paper's section 3.1 and of its theory; its tables used `uniform`.
+    The "uniform noise" of the paper's section 3.1 and of its theory; that of its section 4.2, the
+    experiments, reads as `uniform`.
 
     >>> symmetric(3, 0.5)
     array([[0.5 , 0.25, 0.25], [0.25, 0.5 , 0.25], [0.25, 0.25, 0.5 ]])
@@ -31,8 +32,8 @@ def symmetric(num_classes: int, rate: float) -> Transition:
 def uniform(num_classes: int, rate: float) -> Transition:
     """With probability `rate` a label drawn from ALL classes, the true one included.
 
-    What the paper's tables used: rate * (num_classes - 1) / num_classes of the labels are wrong,
-    0.36 for a rate of 0.4 and ten classes.
+    So we read section 4.2 of the paper, "a random label through uniform sampling". Of the labels
+    rate * (num_classes - 1) / num_classes are wrong, 0.36 for a rate of 0.4 and ten classes.
 
     >>> uniform(2, 0.5)
     array([[0.75, 0.25], [0.25, 0.75]])

@@ -101,7 +101,7 @@ def truncated_sum_bounds(
     - d counts the elements ABOVE k, not "with a value <= k".
     - d is treated as continuous. A prediction (1/d, ..., 1/d, 0, ..., 0) exists for whole d only,
       so the lower bound is attained only where d~ is a whole number, as it is (d~ = 1, a one-hot
-      prediction) for k >= 1/e. "The derived bounds are tight" is not true elsewhere: at q = 0.3,
+      prediction) for k >= 1/e. The paper calls it tight; elsewhere it is not: at q = 0.3,
       k = 0.2, c = 5, d~ = 1.52, it is 5.0405 where the least sum is 5.0813.
     - The upper bound is attained when all elements are <= k, which needs k >= 1/c, the lemma's
       assumption. For k < 1/c both bounds still hold; the greatest sum is then
