@@ -315,6 +315,20 @@ def test_sample_weights_count_in_the_validation_accuracy():
     assert result.validation_accuracy == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("make", [LqLoss, nn.CrossEntropyLoss])
+def test_only_the_ratios_of_class_weights_matter_beside_sample_weights(make):
+    """As without them, where a mean divides by the class weights: they change no learning rate."""
+    ratios = torch.tensor([1.0, 2.0, 1.0, 0.5])
+    weight = np.linspace(1, 2, 330)
+    first, scaled = (fit(loss=make(weight=ratios * scale), sample_weight=weight) for scale in (1, 1024))
+    assert_same_weights(first, scaled)
+    equal, none = (
+        fit(loss=make(weight=torch.full((4,), 8.0)), sample_weight=w) for w in (np.ones(330), None)
+    )
+    for name, tensor in state(none).items():
+        assert_near(state(equal)[name], tensor, 1e-5)
+
+
 def test_a_seed_is_a_run():
     first, again, other = (fit(recipe=quick(seed=seed, dropout=0.3)) for seed in (0, 0, 1))
     assert_same_weights(first, again)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.data.dataset import NoisyDataset
+from tolerant.losses.module import RobustLoss
 from tolerant.train.capture import Stepper
 from tolerant.train.checkpoint import Checkpoints
 from tolerant.train.device import Arriving, Clock, keep_freed_memory, use_bf16
@@ -68,7 +69,7 @@ class Run:
         weighted = self._prune_by_weight or self.rows.weight is not None
         self.stepper = Stepper(
             _on_device(job.build_model(), device),
-            _per_row(self.loss) if weighted else self.loss,
+            _per_row(self.loss, self.rows.labels) if weighted else self.loss,
             self.rows,
             self.recipe,
             bf16=self.bf16,
@@ -340,7 +341,7 @@ def _on_device(model: nn.Module, device: torch.device) -> nn.Module:
     return model.to(device).to(**layout).train()
 
 
-def _per_row(loss: nn.Module) -> nn.Module:
+def _per_row(loss: nn.Module, labels: Tensor) -> nn.Module:
     """The loss with one value per row, to be weighed."""
     loss = copy.deepcopy(loss)
     reducing = [module for module in loss.modules() if hasattr(module, "reduction")]
@@ -351,4 +352,8 @@ def _per_row(loss: nn.Module) -> nn.Module:
         )
     for module in reducing:
         module.reduction = "none"  # type: ignore[assignment]
+        # A mean divides by the class weights of its rows. Here they have mean 1, as the rows' own weights:
+        # otherwise they would change the learning rate.
+        if isinstance(module, RobustLoss | nn.CrossEntropyLoss | nn.NLLLoss) and module.weight is not None:
+            module.weight = module.weight / module.weight[labels].mean()
     return loss
