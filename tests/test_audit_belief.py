@@ -12,6 +12,7 @@ from tolerant.audit.belief import fit_noise_model
 from tolerant.audit.one_rate import OneRate, OwnAndRest
 from tolerant.audit.rate import rate_interval
 from tolerant.audit.sharpen import sharpen
+from tolerant.audit.unweigh import unweigh
 from tolerant.audit.whole_matrix import WholeMatrix, by_label, expected_wrong, maximise
 
 NOISE = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.3, 0.0, 0.6, 0.1], [0.1, 0.0, 0.1, 0.8]])
@@ -145,3 +146,23 @@ def test_where_predictions_know_nothing_no_noise_is_ruled_in(shares: tuple[float
     probs /= probs.sum(axis=1, keepdims=True)
     rate = rate_interval(fit_noise_model(given, probs), given, probs, np.random.default_rng(0))
     assert rate.low == 0.0 < rate.high
+
+
+@pytest.mark.parametrize("q", [0.0, 0.3])
+def test_predictions_of_a_weighted_model_are_brought_back(q):
+    """From the optimum of L_q with weights, (w a)^(1 / (1 - q)), to that without them."""
+    rng = np.random.default_rng(0)
+    share, weight = np.array([0.8, 0.15, 0.05]), np.array([0.4, 2.0, 6.0])
+    true = rng.choice(3, size=4000, p=share)
+    features = rng.normal(size=(4000, 3)) + 2.0 * np.eye(3)[true]
+    honest = share * np.exp(2.0 * features)
+
+    def optimum(chances):
+        powers = (chances / chances.max(axis=1, keepdims=True)) ** (1 / (1 - q))
+        return (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    weighted = optimum(weight * honest)
+    assert np.abs(weighted - optimum(honest)).mean() > 0.04
+    assert np.abs(unweigh(true, weighted, weight[true]) - optimum(honest)).mean() < 0.002
+    equal = optimum(honest)
+    assert unweigh(true, equal, np.full(4000, 3.0)) is equal

@@ -77,7 +77,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     classes_, n_features_in_, feature_names_in_ : ndarray, int, ndarray
         As everywhere in scikit-learn.
     p_y_ : ndarray (n,)
-        Probability of each row's given label.
+        Probability of each row's given label, as if all rows had counted alike: only then do doubts say
+        something about labels.
     kept_ : ndarray of bool (n,)
         False for rows that training had pruned at its end.
     noise_rate_, noise_rate_interval_ : float, (float, float)

@@ -16,6 +16,7 @@ from tolerant.audit.plan import LEAST_TO_PRUNE, TRUNCATED, Settings, make_job
 from tolerant.audit.scoring import OutOfFold, out_of_fold
 from tolerant.audit.suspects import FIT_ROWS, Suspects, find_suspects
 from tolerant.audit.suspects_input import check_names
+from tolerant.audit.unweigh import unweigh
 from tolerant.data.dataset import NoisyDataset
 from tolerant.train.checkpoint import twelve_a_run
 from tolerant.train.device import pick_device
@@ -36,7 +37,7 @@ class Learned:
     result: TrainResult
     job: Job
     probs: np.ndarray
-    """float32 [N, C] of every row; out of fold where there were folds."""
+    """float32 [N, C] of every row; out of fold where there were folds, and as if all rows counted alike."""
     p_y: np.ndarray
     """float32 [N]: of the given label, from `probs`."""
     suspects: Suspects
@@ -106,6 +107,9 @@ def learn(
         sample_weight=sample_weight,
         progress=progress,
     )
+    if sample_weight is not None and scored.held_out.any():
+        held = scored.held_out
+        scored.probs[held] = unweigh(dataset.given_labels[held], scored.probs[held], sample_weight[held])
     believed, k = _judge(dataset, scored, settings, first_k)
     if reviewed is not None:
         believed |= reviewed
@@ -123,6 +127,8 @@ def learn(
     probs = scored.probs
     if not scored.held_out.all():
         own = np.exp(predict_log_proba(result.model, dataset, result.preprocess, device=device))
+        if sample_weight is not None:
+            own = unweigh(dataset.given_labels, own, sample_weight)
         probs = np.where(scored.held_out[:, None], probs, own)
     p_y = probs[np.arange(num_rows), dataset.given_labels]
     kept, pruned_at = _pruned(believed, used, result, p_y > k)

@@ -184,7 +184,8 @@ def find_suspects(
         given_labels: int [N]; or words, all of them among ``class_names``.
         probs: [N, C] predictions of models that did NOT train on the row they score, from
             cross-validation or a held-out part. In the end a network fits even the wrong labels it
-            trains on: scored on its own training rows, it believes them and they are missed.
+            trains on: scored on its own training rows, it believes them and they are missed. Train without
+            class weights: with them rare classes seem frequent, and rows between two classes wrong.
         ids: [N] what a person calls each row, all different; row numbers if not given.
         class_names: C names, all different; "0", "1", ... if not given.
         kept: bool [N], False for rows that were pruned at the end of training.
