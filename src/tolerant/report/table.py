@@ -70,7 +70,6 @@ def lines(rows: Iterable[Row], report: str) -> list[Line]:
     """A line for every cell with a row: data set, noise, rate, then method as in the paper."""
     cells = paper.cells(report) if report in PAPER_RULE else ()
     printed = {(c.dataset, c.noise, c.rate, c.method): c for c in cells}
-    runs = (paper.runs(report) if cells else None) or 1  # not said: taken for one run
     rule = PAPER_RULE.get(report, "noisy_validation")
     found = []
     for (protocol, dataset, noise, rate, method), group in by_cell(rows).items():
@@ -80,7 +79,10 @@ def lines(rows: Iterable[Row], report: str) -> list[Line]:
             for name in RULES
             if all(name in row["result"] for row in group)
         }
-        theirs = None if known is None else Summary(known.mean, known.std, runs)
+        theirs = None
+        if known is not None:
+            runs = paper.runs(report, method) or 1  # not said: taken for one run
+            theirs = Summary(known.mean, known.std, runs)
         found.append(Line(protocol, dataset, noise, rate, method, rule, theirs, ours))
 
     return sorted(found, key=_position)
@@ -130,7 +132,8 @@ def legend(table: list[Line]) -> str:
     if any(line.main.n == 1 and line.paper and line.paper.std is not None for line in table):
         note += "; for one run of ours, a prediction interval from the paper's own spread"
     if any(line.paper and line.paper.std is None for line in table):
-        note += "; where the paper prints no spread, its number is taken for one run with ours"
+        note += "; where the paper prints no spread, ours stands for both, and a number that it took from "
+        note += "others counts as one run"
     return note + "."
 
 
