@@ -158,6 +158,13 @@ class Features:
                         "and the other columns decide",
                         stacklevel=4,
                     )
+            for column, rows in self.encoder.new_gaps(frame).items():
+                warnings.warn(
+                    f"{path}: {rows:,} of {len(frame):,} rows have no value in the column {column!r}, in "
+                    "which no training row had a missing one. A number or date counts as the mean of the "
+                    "training rows, a word as none of the known ones",
+                    stacklevel=4,
+                )
             return inputs, ids
         if self.kind == "text":
             column = options.get("text") or "text"
