@@ -30,10 +30,12 @@ from tolerant.audit import page, run_folder
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
+from tolerant.audit.source import Features
 from tolerant.audit.text import TextFeatures
 from tolerant.cli import make_app
 from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
+from tolerant.data import load
 from tolerant.data import pictures as data_pictures
 from tolerant.data.digest import row_digests
 from tolerant.files import write_atomic
@@ -376,8 +378,18 @@ def test_texts_without_a_known_word_are_counted():
         warnings.simplefilter("error")
         features = TextFeatures.fit(["a red car", "a blue car", "red bus"])
         features.transform(["red"])
-    with pytest.warns(UserWarning, match=r"2 of 3 texts are empty or have no word .* \(first: row 1,"):
+    with pytest.warns(UserWarning, match=r"2 of 3 texts are empty .* \(first: the one with id 1\)"):
         features.transform(["red", "", "\u6211\u559c\u6b22"])
+
+
+def test_a_text_without_a_known_word_is_named_as_in_the_file(tmp_path):
+    """Rows without a label are left out: the second text that is trained on is row 3 of the file."""
+    rows = "text,label\nred car,a\nred bus,\nblue car,\n!,b\nred car,a\nblue bus,b\nblue bus,b\n"
+    (tmp_path / "texts.csv").write_text(rows)
+    with pytest.warns(UserWarning, match="left out"):
+        dataset = load(tmp_path / "texts.csv", text="text", skip_unlabelled=True)
+    with pytest.warns(UserWarning, match=r"\(first: the one with id 3\)"):
+        Features.fit(dataset).trainable(dataset)
 
 
 def test_a_folder_of_pictures(tmp_path, monkeypatch):
