@@ -65,6 +65,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         one, each on its share. 0 saves their time (5 folds: four fifths of it all, or more) and misses
         memorised rows.
     class_weight : dict, "balanced" or None
+        A class with more weight is predicted more often than it is given, and the noise rate counts that too.
     warm_start : bool
         Go on training from the last `fit`'s model.
     device : "auto", "cpu" or "cuda"

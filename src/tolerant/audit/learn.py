@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from tolerant.train.progress import ProgressMode
 
 _USUAL_K = 0.5  # the paper's
 _K_RANGE = (0.05, 0.9)
+_LEAST_TO_MISS = 10  # rows of a class: fewer may go unrecognised by chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +138,8 @@ def learn(
         probs = np.where(scored.held_out[:, None], probs, own)
     p_y = probs[np.arange(num_rows), dataset.given_labels]
     kept, pruned_at = _pruned(believed, used, result, p_y > k)
+    if sample_weight is None:  # who weighs the classes has seen to it
+        _warn_of_lost_classes(dataset, probs)
     pruned = job.prune is not None or not believed.all()
     suspects = find_suspects(
         dataset.given_labels,
@@ -163,6 +167,25 @@ def _pruned(
     trained = used[result.train_index]
     kept[trained], pruned_at[trained] = result.kept, result.pruned_at
     return kept, pruned_at
+
+
+def _warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
+    """Of a class with less than half of its share of the rows, and hardly ever predicted, all are listed."""
+    given = np.bincount(dataset.given_labels, minlength=dataset.num_classes)
+    predicted = np.bincount(probs.argmax(axis=1), minlength=dataset.num_classes)
+    rare = 2 * dataset.num_classes * given < len(dataset)
+    lost = np.flatnonzero(rare & (given >= _LEAST_TO_MISS) & (4 * predicted < given))
+    if len(lost):
+        named = [
+            f"{dataset.class_names[c]!r} ({given[c]:,} rows, predicted for {predicted[c]:,})" for c in lost
+        ]
+        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+        warnings.warn(
+            f"the model hardly recognises {', '.join(named[:5])}{more}, so rows of that class are listed "
+            "whether right or wrong, and the noise rate means little. A rare class looks like noise: repeat "
+            "its rows, or use cross entropy: loss='cce' (--loss cce)",
+            stacklevel=3,
+        )
 
 
 def _judge(

@@ -27,7 +27,8 @@ class RateInterval:
     `low` takes the model to be too sure of itself (sharpness times 0.6) and so puts more doubts down to
     hard rows; `high` counts every row that looks like another class, the model's own mistakes
     included, and so holds unless the model believes more wrong labels than it doubts right ones. A weak
-    model gives a wide interval, which starts at 0 if the model knows no more than how frequent each label is.
+    model gives a wide interval, which starts at 0 if the model knows no more than how frequent each label is,
+    or if the estimate is beyond what the second reading allows.
 
     Measured on digits with uniform noise of 10, 20 and 40 % and class-dependent noise of 5, 10 and 20 % of
     all labels (results/bench/rate.jsonl): the drawn rate lies inside in all of 96 runs, half of them on seeds
@@ -81,7 +82,9 @@ def rate_interval(
     least_error = 3.0 / len(members)
     high = max(estimate + error, doubted + doubted_error, estimate + least_error)
     low = min(softer - error, estimate - max(error, least_error))
-    if _tells_nothing(model, given, probs):
+    # More labels wrong than rows look like another class: T has it that a class is always labelled otherwise.
+    # So it comes out of a model that takes a rare class for noise, and shows nothing.
+    if estimate > doubted + doubted_error or _tells_nothing(model, given, probs):
         low = 0.0
     return RateInterval(estimate, float(max(low, 0.0)), float(min(high, 1.0)))
 
