@@ -25,8 +25,10 @@ from train_helpers import pictures, table
 from typer.testing import CliRunner
 
 from tolerant import __version__, find_suspects
+from tolerant.audit import belief, page, run_folder
+from tolerant.audit import learn as learn_module
 from tolerant.audit import own_data as audit_own_data
-from tolerant.audit import page, run_folder
+from tolerant.audit import suspects as suspects_module
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
@@ -371,6 +373,29 @@ def test_texts_without_a_common_word(tmp_path):
     (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(lines) + "\n")
     with pytest.raises(ValueError, match="no word is in two"):
         tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", *QUICK)
+
+
+def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path, monkeypatch):
+    """To train, and to list the run again: both fit it to what the file holds, not to what was corrected."""
+    write_table(tmp_path / "x.csv")
+    source = (tmp_path / "x.csv", "--id", "key")
+    tolerant("train", *source, "--out", tmp_path / "run", *QUICK)
+    worst = read(tmp_path / "run" / "suspects.csv")[:10]
+    decided = [f"{row['id']},{row['suggested_label']}" for row in worst]
+    (tmp_path / "corrections.csv").write_text("\n".join(["id,new_label", *decided]))
+    came = load(tmp_path / "x.csv", id="key").given_labels
+    fitted = []
+    for module in (learn_module, suspects_module):
+        monkeypatch.setattr(
+            module,
+            "fit_noise_model",
+            lambda labels, probs: fitted.append(labels) or belief.fit_noise_model(labels, probs),
+        )
+    tolerant("train", *source, "--labels", tmp_path / "corrections.csv", "--out", tmp_path / "again", *QUICK)
+    tolerant("audit", tmp_path / "again")
+    assert len(fitted) == 3
+    assert all(np.array_equal(np.sort(labels), np.sort(came)) for labels in fitted)
+    assert np.array_equal(fitted[-1], came)
 
 
 def test_texts_without_a_known_word_are_counted():

@@ -56,6 +56,7 @@ def learn(
     folds: int = 5,
     sample_weight: np.ndarray | None = None,
     reviewed: np.ndarray | None = None,
+    original_labels: np.ndarray | None = None,
     start: nn.Module | None = None,
     device: str | torch.device = "auto",
     progress: ProgressMode = "auto",
@@ -80,6 +81,7 @@ def learn(
             scores its own training rows: cheaper, but rows it has memorised are missed.
         reviewed: bool [N], the labels that a person has decided: not left out before the first epoch, and
             not among the suspects.
+        original_labels: int64 [N], the labels before that, to which the noise is fitted (`find_suspects`).
         start: a model that the final training goes on from. Folds start anew, since it has seen their rows.
         checkpoints: a folder, from which the same call goes on where it was cut off.
         callbacks: told of the final training.
@@ -118,7 +120,8 @@ def learn(
         sample_weight=sample_weight,
         progress=progress,
     )
-    believed, k = _judge(dataset, scored, settings, first_k)
+    first = dataset.given_labels if original_labels is None else original_labels
+    believed, k = _judge(dataset, scored, settings, first_k, first)
     if reviewed is not None:
         believed |= reviewed
     # Ranks on unlike processors may differ in the last bit, and would train on different rows.
@@ -149,6 +152,7 @@ def learn(
         kept=kept if pruned else None,
         pruned_at=pruned_at if pruned else None,
         reviewed=reviewed,
+        original_labels=original_labels,
         groups=dataset.groups,
         seed=settings.seed,
     )
@@ -189,7 +193,7 @@ def _warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
 
 
 def _judge(
-    dataset: NoisyDataset, scored: OutOfFold, settings: Settings, k: float
+    dataset: NoisyDataset, scored: OutOfFold, settings: Settings, k: float, first_labels: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Which labels the folds believe, bool [N], and the k of the rounds that follow."""
     believed, held_out = np.ones(len(dataset), bool), scored.held_out
@@ -197,7 +201,7 @@ def _judge(
         return believed, k
     given, probs = dataset.given_labels[held_out], scored.probs[held_out]
     sample = np.random.default_rng(0).permutation(len(given))[:FIT_ROWS]
-    noise = fit_noise_model(given[sample], probs[sample])
+    noise = fit_noise_model(first_labels[held_out][sample], probs[sample])
     believed[held_out] = believe(given, noise.log_odds_right(given, probs))
     if believed.sum() < LEAST_TO_PRUNE:  # too few to learn from: the folds have not learnt either
         believed[:] = True

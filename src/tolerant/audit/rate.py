@@ -56,9 +56,13 @@ def rate_interval(
     given: NDArray[np.int64],
     probs: NDArray[np.floating],
     generator: np.random.Generator,
+    *,
     groups: NDArray[Any] | None = None,
+    counted: NDArray[np.bool_] | None = None,
 ) -> RateInterval:
     """How many of these labels are wrong, as far as the predictions can tell.
+
+    With ``counted`` [N] how many of those. The others, which a person has reviewed, only tell of the noise.
 
     Rows of one of the ``groups`` were labelled together, so they are resampled together: a thousand rows of
     ten groups tell no more about the noise rate than ten labels.
@@ -66,7 +70,8 @@ def rate_interval(
     num_rows = len(given)
     group = np.arange(num_rows) if groups is None else np.unique(groups, return_inverse=True)[1]
     members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
-    estimate, softer, refit = (_one_rate if model.symmetric else _whole_matrix)(model, given, probs)
+    counted = np.ones(num_rows, np.bool_) if counted is None else counted
+    estimate, softer, refit = (_one_rate if model.symmetric else _whole_matrix)(model, given, probs, counted)
     # As many groups as have _RESAMPLE_ROWS rows, on average.
     num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / num_rows)))
     rates = np.empty(_RESAMPLES)
@@ -74,12 +79,13 @@ def rate_interval(
         drawn = generator.integers(len(members), size=num_drawn)
         rates[resample] = refit(np.concatenate([members[number] for number in drawn]))
     error = 1.96 * rates.std(ddof=1) * np.sqrt(num_drawn / len(members))
-    is_doubted = probs.argmax(axis=1) != given
+    is_doubted = (probs.argmax(axis=1) != given)[counted]
     doubted = float(is_doubted.mean())
-    doubted_error = 1.96 * np.sqrt((np.bincount(group, is_doubted - doubted) ** 2).sum()) / num_rows
+    sums = np.bincount(group[counted], is_doubted - doubted)
+    doubted_error = 1.96 * np.sqrt((sums**2).sum()) / len(is_doubted)
     # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three"), and with nothing
     # but wrong ones as many right: resamples that all look alike show no sampling error.
-    least_error = 3.0 / len(members)
+    least_error = 3.0 / len(np.unique(group[counted]))
     high = max(estimate + error, doubted + doubted_error, estimate + least_error)
     low = min(softer - error, estimate - max(error, least_error))
     # More labels wrong than rows look like another class: T has it that a class is always labelled otherwise.
@@ -93,23 +99,42 @@ Readings = tuple[float, float, Callable[[NDArray[np.int64]], float]]
 """The share of wrong labels, that under a softer model, and a function that fits it to some rows."""
 
 
-def _whole_matrix(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> Readings:
-    def fitted(rows: list[NDArray[np.float64]]) -> float:
-        return expected_wrong(rows, maximise(rows, model.transition))
+def _whole_matrix(
+    model: NoiseModel,
+    given: NDArray[np.int64],
+    probs: NDArray[np.floating],
+    counted: NDArray[np.bool_],
+) -> Readings:
+    def wrong(sharp: NDArray[np.float64], rows: NDArray[np.int64], transition: NDArray[np.float64]) -> float:
+        rows = rows[counted[rows]]
+        return expected_wrong(by_label(given[rows], sharp[rows]), transition) if len(rows) else 0.0
 
+    def fitted(sharp: NDArray[np.float64], rows: NDArray[np.int64]) -> float:
+        return wrong(sharp, rows, maximise(by_label(given[rows], sharp[rows]), model.transition))
+
+    every = np.arange(len(given))
     sharp = sharpen(probs, model.sharpness)
-    estimate = expected_wrong(by_label(given, sharp), model.transition)
-    softer = fitted(by_label(given, sharpen(probs, _SOFTER * model.sharpness)))
-    return estimate, softer, lambda rows: fitted(by_label(given[rows], sharp[rows]))
+    softer = fitted(sharpen(probs, _SOFTER * model.sharpness), every)
+    return wrong(sharp, every, model.transition), softer, lambda rows: fitted(sharp, rows)
 
 
-def _one_rate(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> Readings:
-    def fitted(rows: OwnAndRest) -> float:
-        return rows.expected_wrong(rows.fit(model.wrong))
+def _one_rate(
+    model: NoiseModel,
+    given: NDArray[np.int64],
+    probs: NDArray[np.floating],
+    counted: NDArray[np.bool_],
+) -> Readings:
+    def wrong(whole: OwnAndRest, rows: NDArray[np.int64], rate: float) -> float:
+        rows = rows[counted[rows]]
+        return whole.take(rows).expected_wrong(rate) if len(rows) else 0.0
 
+    def fitted(whole: OwnAndRest, rows: NDArray[np.int64]) -> float:
+        return wrong(whole, rows, whole.take(rows).fit(model.wrong))
+
+    every = np.arange(len(given))
     whole = OwnAndRest.of(given, probs, model.sharpness)
-    softer = fitted(OwnAndRest.of(given, probs, _SOFTER * model.sharpness))
-    return whole.expected_wrong(model.wrong), softer, lambda rows: fitted(whole.take(rows))
+    softer = fitted(OwnAndRest.of(given, probs, _SOFTER * model.sharpness), every)
+    return wrong(whole, every, model.wrong), softer, lambda rows: fitted(whole, rows)
 
 
 def _tells_nothing(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> bool:
