@@ -166,3 +166,15 @@ def test_predictions_of_a_weighted_model_are_brought_back(q):
     assert np.abs(unweigh(true, weighted, weight[true]) - optimum(honest)).mean() < 0.002
     equal = optimum(honest)
     assert unweigh(true, equal, np.full(4000, 3.0)) is equal
+
+
+def test_a_class_the_model_never_predicts_rules_in_no_noise() -> None:
+    """Right labels, a quarter of them called wrong: a collapsed model is less sure of a class where it is."""
+    generator = np.random.default_rng(0)
+    given = (generator.random(4000) < 0.02).astype(np.int64)
+    odds = 0.01 * np.exp(-generator.normal(size=4000) - 4.0 * given)
+    probs = np.stack([1 / (1 + odds), odds / (1 + odds)], axis=1)
+    assert probs.argmax(axis=1).max() == 0
+    rate = rate_interval(fit_noise_model(given, probs), given, probs, np.random.default_rng(0))
+    assert rate.estimate > 0.2
+    assert rate.low == 0.0

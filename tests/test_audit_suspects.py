@@ -70,6 +70,42 @@ def test_noise_rate_lies_in_its_interval(kind: str) -> None:
     assert rate.high - rate.low < 0.3
 
 
+@pytest.mark.parametrize("kind", ["uniform 0.4", "many classes"])
+def test_after_a_review_of_the_most_doubtful_the_rest_is_still_counted(kind: str) -> None:
+    """The reviewed rows are the surest mistakes: fitted to the others alone, the noise was far too low."""
+    if kind == "many classes":
+        rng = np.random.default_rng(0)
+        true, other = rng.integers(0, 150, (2, 1500))
+        given = np.where(rng.random(1500) < 0.3, other, true)
+        logits = rng.normal(size=(1500, 150))
+        logits[np.arange(1500), true] += rng.normal(6.0, 2.0, 1500)
+        wrong, probs = given != true, np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    else:
+        given, wrong, probs = digits(kind)
+    reviewed = np.zeros(len(given), bool)
+    reviewed[find_suspects(given, probs).index[:250]] = True
+    corrected = np.where(reviewed & wrong, probs.argmax(axis=1), given)
+    left = (wrong & ~reviewed).mean()
+    rate = find_suspects(corrected, probs, reviewed=reviewed, original_labels=given).noise_rate
+    assert rate.low <= left <= rate.high
+    assert abs(rate.estimate - left) < 0.03
+    alone = find_suspects(corrected, probs, reviewed=reviewed).noise_rate
+    assert abs(rate.estimate - left) < abs(alone.estimate - left)
+
+
+def test_where_every_row_is_reviewed_none_is_wrong() -> None:
+    given, probs = small()
+    done = find_suspects(given, probs, reviewed=np.ones(60, bool), original_labels=given)
+    assert len(done) == 0
+    assert done.noise_rate.high == 0.0
+
+
+def test_original_labels_are_checked() -> None:
+    given, probs = small()
+    with pytest.raises(ValueError, match="original_labels must have a label for each of the 60 rows"):
+        find_suspects(given, probs, original_labels=given[:9])
+
+
 def test_transition_is_close_under_uniform_noise() -> None:
     given, _, probs = digits("uniform 0.4")
     found = find_suspects(given, probs).transition

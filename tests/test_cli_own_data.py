@@ -25,15 +25,19 @@ from train_helpers import pictures, table
 from typer.testing import CliRunner
 
 from tolerant import __version__, find_suspects
+from tolerant.audit import belief, page, run_folder
+from tolerant.audit import learn as learn_module
 from tolerant.audit import own_data as audit_own_data
-from tolerant.audit import page, run_folder
+from tolerant.audit import suspects as suspects_module
 from tolerant.audit.corrections import CorrectedLabels
 from tolerant.audit.own_data import _fingerprint
 from tolerant.audit.plan import Settings
+from tolerant.audit.source import Features
 from tolerant.audit.text import TextFeatures
 from tolerant.cli import make_app
 from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
+from tolerant.data import load
 from tolerant.data import pictures as data_pictures
 from tolerant.data.digest import row_digests
 from tolerant.files import write_atomic
@@ -371,13 +375,46 @@ def test_texts_without_a_common_word(tmp_path):
         tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", *QUICK)
 
 
+def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path, monkeypatch):
+    """To train, and to list the run again: both fit it to what the file holds, not to what was corrected."""
+    write_table(tmp_path / "x.csv")
+    source = (tmp_path / "x.csv", "--id", "key")
+    tolerant("train", *source, "--out", tmp_path / "run", *QUICK)
+    worst = read(tmp_path / "run" / "suspects.csv")[:10]
+    decided = [f"{row['id']},{row['suggested_label']}" for row in worst]
+    (tmp_path / "corrections.csv").write_text("\n".join(["id,new_label", *decided]))
+    came = load(tmp_path / "x.csv", id="key").given_labels
+    fitted = []
+    for module in (learn_module, suspects_module):
+        monkeypatch.setattr(
+            module,
+            "fit_noise_model",
+            lambda labels, probs: fitted.append(labels) or belief.fit_noise_model(labels, probs),
+        )
+    tolerant("train", *source, "--labels", tmp_path / "corrections.csv", "--out", tmp_path / "again", *QUICK)
+    tolerant("audit", tmp_path / "again")
+    assert len(fitted) == 3
+    assert all(np.array_equal(np.sort(labels), np.sort(came)) for labels in fitted)
+    assert np.array_equal(fitted[-1], came)
+
+
 def test_texts_without_a_known_word_are_counted():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         features = TextFeatures.fit(["a red car", "a blue car", "red bus"])
         features.transform(["red"])
-    with pytest.warns(UserWarning, match=r"2 of 3 texts are empty or have no word .* \(first: row 1,"):
+    with pytest.warns(UserWarning, match=r"2 of 3 texts are empty .* \(first: the one with id 1\)"):
         features.transform(["red", "", "\u6211\u559c\u6b22"])
+
+
+def test_a_text_without_a_known_word_is_named_as_in_the_file(tmp_path):
+    """Rows without a label are left out: the second text that is trained on is row 3 of the file."""
+    rows = "text,label\nred car,a\nred bus,\nblue car,\n!,b\nred car,a\nblue bus,b\nblue bus,b\n"
+    (tmp_path / "texts.csv").write_text(rows)
+    with pytest.warns(UserWarning, match="left out"):
+        dataset = load(tmp_path / "texts.csv", text="text", skip_unlabelled=True)
+    with pytest.warns(UserWarning, match=r"\(first: the one with id 3\)"):
+        Features.fit(dataset).trainable(dataset)
 
 
 def test_a_folder_of_pictures(tmp_path, monkeypatch):

@@ -365,14 +365,15 @@ def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
     assert "'age' (1), 'town' (1)" in str(caught[0].message)
     assert parquet.class_names == ("1", "2")
     assert parquet.encoder.feature_names == (
-        *("age", "age is missing", "town = Ulm", "town = Bonn", "town is missing", "sure"),
+        *("age", "age is missing", "town = Ulm", "town = Bonn", "town is missing"),
+        *("sure = True", "sure = False"),
     )
     assert parquet.inputs[1, :2].tolist() == [0, 1]
     assert parquet.inputs[2, 2:5].tolist() == [0, 0, 1]
     with pytest.warns(UserWarning, match="missing values"):
-        text = load(tmp_path / "x.csv", label="label", ignore=["sure"])
+        text = load(tmp_path / "x.csv", label="label")
     assert text.class_names == ("1.0", "2.0"), "cells of text files keep their words"
-    assert np.array_equal(text.inputs, parquet.inputs[:, :5])
+    assert np.array_equal(text.inputs, parquet.inputs)
 
 
 @pytest.mark.parametrize("form", [None, "%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M", "%d.%m.%Y"])
@@ -570,7 +571,9 @@ def test_a_missing_label_of_a_nullable_column(dtype: str, labels: list[Any], tmp
 
 def test_labels_that_differ_in_capitals_only(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "a,label\n" + "1,Yes\n2,yes\n3,no\n4,a\n5,A\n" * 2)
-    with pytest.warns(UserWarning, match="'Yes' and 'yes' count as different labels") as caught:
+    with pytest.warns(
+        UserWarning, match="'Yes' and 'yes' count as different labels; .*write them alike"
+    ) as caught:
         assert load(path).num_classes == 5
     assert len(caught) == 1
 
@@ -658,7 +661,7 @@ def test_a_column_that_is_not_there_is_named_with_its_option(option: str, tmp_pa
 def test_a_typing_error_in_a_column_of_numbers(tmp_path: Path) -> None:
     rows = [f"{n},{'xy'[n % 2]}" for n in range(20)]
     path = write(tmp_path / "x.csv", "\n".join(["a,label", *rows, "12O,x"]))
-    with pytest.raises(ValueError, match=r"numbers except for 1 cells \(first: '12O' in row 20\)"):
+    with pytest.raises(ValueError, match=r"for 1 cells \(first: '12O' in row 20\).*empty means missing"):
         load(path)
     assert load(path, categorical=["a"]).inputs.shape == (21, 21)
     with pytest.raises(ValueError, match=r"categorical names 'b', which is not among the columns \['a'\]"):
@@ -833,6 +836,62 @@ def test_a_column_that_tells_most_labels_is_not_the_label_again(tmp_path: Path) 
 def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"'nr' counts the rows.*--ignore 'nr'"):
         load(people(tmp_path, nr=range(7, 87)))
+
+
+def test_numbers_with_many_other_words_are_named_as_words(tmp_path: Path) -> None:
+    """Up to a tenth of other words is an error, above it the column becomes words: never without a word."""
+    path = people(tmp_path, count=[str(row % 30) if row % 5 else "-" for row in range(80)])
+    with pytest.warns(
+        UserWarning,
+        match=r"'count'.* it holds numbers in 64 of 80 rows \(others hold '-' \.{3}\)\. "
+        r"Leave a cell empty where the number is missing.*--categorical 'count'",
+    ):
+        assert load(path).encoder.columns[1].kind == "category"
+    load(path, categorical=["count"])  # warnings are errors
+
+
+@pytest.mark.parametrize("word", ["${}.50", "{:02}/12/2024"])
+def test_amounts_and_dates_that_are_words_say_how_to_write_them(word: str, tmp_path: Path) -> None:
+    path = people(tmp_path, paid=[word.format(row) for row in range(80)])
+    with pytest.warns(UserWarning, match="write amounts as plain numbers and dates as 2024-12-31"):
+        load(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_true_and_false_are_the_same_in_every_kind_of_file(ending: str, tmp_path: Path) -> None:
+    """A column of booleans with one missing holds objects, and is text in CSV."""
+    whole = pandas.DataFrame({"ok": [True, False, True, True], "label": ["x", "y", "x", "y"]})
+    whole.to_parquet(tmp_path / "whole.parquet")
+    encoder = load(tmp_path / "whole.parquet").encoder
+    some = whole.astype({"ok": object})
+    some.loc[1, "ok"] = None
+    path = tmp_path / f"some.{ending}"
+    if ending == "csv":
+        some.to_csv(path, index=False)
+    elif ending == "jsonl":
+        some.to_json(path, orient="records", lines=True)
+    else:
+        some.to_parquet(path)
+    assert encoder.feature_names == ("ok = True", "ok = False")
+    assert encoder.transform(read_frame(path)).tolist() == [[1, 0], [0, 0], [1, 0], [1, 0]]
+
+
+def test_the_named_index_of_a_parquet_file_is_a_column_but_no_feature(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"who": ["p", "q", "r", "s"], "a": [1, 2, 3, 4], "label": ["x", "y"] * 2})
+    frame.set_index("who").to_parquet(tmp_path / "x.parquet")
+    assert load(tmp_path / "x.parquet", id="who").ids.tolist() == ["p", "q", "r", "s"]
+    assert load(tmp_path / "x.parquet").encoder.feature_names == ("a",)
+    frame.set_index("who", drop=False).to_parquet(tmp_path / "x.parquet")  # a column of that name, too
+    assert load(tmp_path / "x.parquet", id="who").ids.tolist() == ["p", "q", "r", "s"]
+
+
+def test_new_rows_with_gaps_where_training_had_none(tmp_path: Path) -> None:
+    text = "age,town,label\n20,Ulm,a\n40,Bonn,b\n30,Bonn,b\n35,Ulm,a\n"
+    features = Features.fit(load(write(tmp_path / "x.csv", text)))
+    new = Source(str(write(tmp_path / "new.csv", "age,town\n,Ulm\n?,Ulm\n30,Bonn\n")))
+    with pytest.warns(UserWarning, match=r"2 of 3 rows have no value in the column 'age'") as caught:
+        features.read(new)
+    assert len(caught) == 1
 
 
 def test_a_column_of_names_is_named(tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ def test_only_ratios_of_weights_matter(blobs):
     assert np.allclose(one.predict_proba(X), thousand.predict_proba(X), atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:the model hardly recognises")  # as it overlaps
 def test_a_rare_class_that_overlaps_the_other_is_learnt_and_not_called_noise():
     """The first epoch was chosen, the class pruned with it, and a third of right labels called wrong."""
     rng = np.random.default_rng(1)
@@ -256,6 +257,17 @@ def test_a_rare_class_that_overlaps_the_other_is_learnt_and_not_called_noise():
     assert model.kept_[y[:600] == 1].mean() > 0.2
 
 
+def test_a_rare_class_that_is_taken_for_noise_is_named():
+    rng = np.random.default_rng(0)
+    y = (rng.random(1000) < 0.02).astype(int)
+    X = rng.normal(size=(1000, 4)) + 2.0 * y[:, None]
+    with pytest.warns(UserWarning, match=r"hardly recognises '1' \(24 rows, predicted for 0\).*--loss cce"):
+        NoisyLabelClassifier(epochs=6, folds=2, random_state=0).fit(X, y)
+    repeated = np.append(np.arange(1000), np.repeat(np.flatnonzero(y), 10))
+    model = NoisyLabelClassifier(epochs=6, folds=2, random_state=0).fit(X[repeated], y[repeated])
+    assert model.predict(X[y == 1]).mean() > 0.8
+
+
 def test_of_a_hundred_and_fifty_rows_none_chooses_the_epoch():
     """Of iris a tenth is 15 rows: dozens of epochs tie, and the first of them named one class for two."""
     X, true = load_iris(return_X_y=True)
@@ -266,6 +278,7 @@ def test_of_a_hundred_and_fifty_rows_none_chooses_the_epoch():
     assert "validation_accuracy" not in model.history_[0]
 
 
+@pytest.mark.filterwarnings("ignore:the model hardly recognises")  # without weights
 def test_class_weight_moves_the_border():
     X, y = make_blobs(n_samples=[200, 20], centers=[[0.0], [1.5]], random_state=0)
     plain = quick(folds=0, loss="cce").fit(X, y)

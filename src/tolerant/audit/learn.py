@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from tolerant.train.progress import ProgressMode
 
 _USUAL_K = 0.5  # the paper's
 _K_RANGE = (0.05, 0.9)
+_LEAST_TO_MISS = 10  # rows of a class: fewer may go unrecognised by chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,7 @@ def learn(
     folds: int,
     sample_weight: np.ndarray | None = None,
     reviewed: np.ndarray | None = None,
+    original_labels: np.ndarray | None = None,
     start: nn.Module | None = None,
     device: str | torch.device = "auto",
     progress: ProgressMode,
@@ -80,6 +83,7 @@ def learn(
             scores its own training rows: cheaper, but rows it has memorised are missed.
         reviewed: bool [N], the labels that a person has decided: not left out before the first epoch, and
             not among the suspects.
+        original_labels: int64 [N], the labels before that, to which the noise is fitted (`find_suspects`).
         start: a model that the final training goes on from. Folds start anew, since it has seen their rows.
         checkpoints: a folder, from which the same call goes on where it was cut off.
         callbacks: told of the final training.
@@ -110,7 +114,8 @@ def learn(
     if sample_weight is not None and scored.held_out.any():
         held = scored.held_out
         scored.probs[held] = unweigh(dataset.given_labels[held], scored.probs[held], sample_weight[held])
-    believed, k = _judge(dataset, scored, settings, first_k)
+    first = dataset.given_labels if original_labels is None else original_labels
+    believed, k = _judge(dataset, scored, settings, first_k, first)
     if reviewed is not None:
         believed |= reviewed
     # Ranks on unlike processors may differ in the last bit, and would train on different rows.
@@ -132,6 +137,8 @@ def learn(
         probs = np.where(scored.held_out[:, None], probs, own)
     p_y = probs[np.arange(num_rows), dataset.given_labels]
     kept, pruned_at = _pruned(believed, used, result, p_y > k)
+    if sample_weight is None:  # who weighs the classes has seen to it
+        _warn_of_lost_classes(dataset, probs)
     pruned = job.prune is not None or not believed.all()
     suspects = find_suspects(
         dataset.given_labels,
@@ -141,6 +148,7 @@ def learn(
         kept=kept if pruned else None,
         pruned_at=pruned_at if pruned else None,
         reviewed=reviewed,
+        original_labels=original_labels,
         groups=dataset.groups,
         seed=settings.seed,
     )
@@ -176,8 +184,27 @@ def _pruned(
     return kept, pruned_at
 
 
+def _warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
+    """Of a class with less than half of its share of the rows, and hardly ever predicted, all are listed."""
+    given = np.bincount(dataset.given_labels, minlength=dataset.num_classes)
+    predicted = np.bincount(probs.argmax(axis=1), minlength=dataset.num_classes)
+    rare = 2 * dataset.num_classes * given < len(dataset)
+    lost = np.flatnonzero(rare & (given >= _LEAST_TO_MISS) & (4 * predicted < given))
+    if len(lost):
+        named = [
+            f"{dataset.class_names[c]!r} ({given[c]:,} rows, predicted for {predicted[c]:,})" for c in lost
+        ]
+        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+        warnings.warn(
+            f"the model hardly recognises {', '.join(named[:5])}{more}, so rows of that class are listed "
+            "whether right or wrong, and the noise rate means little. A rare class looks like noise: repeat "
+            "its rows, or use cross entropy: loss='cce' (--loss cce)",
+            stacklevel=3,
+        )
+
+
 def _judge(
-    dataset: NoisyDataset, scored: OutOfFold, settings: Settings, k: float
+    dataset: NoisyDataset, scored: OutOfFold, settings: Settings, k: float, first_labels: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Which labels the folds believe, bool [N], and the k of the rounds that follow."""
     believed, held_out = np.ones(len(dataset), bool), scored.held_out
@@ -185,7 +212,7 @@ def _judge(
         return believed, k
     given, probs = dataset.given_labels[held_out], scored.probs[held_out]
     sample = np.random.default_rng(0).permutation(len(given))[:FIT_ROWS]
-    noise = fit_noise_model(given[sample], probs[sample])
+    noise = fit_noise_model(first_labels[held_out][sample], probs[sample])
     believed[held_out] = believe(given, noise.log_odds_right(given, probs))
     if believed.sum() < LEAST_TO_PRUNE:  # too few to learn from: the folds have not learnt either
         believed[:] = True

@@ -47,12 +47,14 @@ class OneRate:
         wrong = rows.fit(self.wrong)
         return OneRate(self.num_classes, wrong, sharpness), rows.log_likelihood(wrong)
 
-    def refitter(self, given_labels: Labels, probs: NDArray[np.floating]) -> Callable[[Labels], float]:
+    def refitter(
+        self, given_labels: Labels, probs: NDArray[np.floating], counted: NDArray[np.bool_]
+    ) -> Callable[[Labels], float]:
         whole = self._rows(given_labels, probs)
 
         def wrong_among(index: Labels) -> float:
-            rows = whole.take(index)
-            return rows.expected_wrong(rows.fit(self.wrong))
+            wrong, index = whole.take(index).fit(self.wrong), index[counted[index]]
+            return whole.take(index).expected_wrong(wrong) if len(index) else 0.0
 
         return wrong_among
 

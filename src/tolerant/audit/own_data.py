@@ -79,6 +79,7 @@ def train_source(
         replace(settings, standardise=features.text is None),
         folds=folds,
         reviewed=corrected.reviewed,
+        original_labels=dataset.given_labels,
         device=device,
         progress="auto",
         checkpoints=checkpoints / fingerprint,

@@ -246,6 +246,7 @@ def load_suspects(run: SavedRun, dataset: NoisyDataset) -> Suspects:
             kept=kept if pruned else None,
             pruned_at=tensors["pruned_at"] if pruned else None,
             reviewed=tensors["reviewed"],
+            original_labels=dataset.given_labels,
             groups=dataset.groups,
             seed=run.spec["recipe"]["seed"],
         )

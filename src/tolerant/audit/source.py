@@ -78,7 +78,7 @@ class Features:
         if self.text is None:
             return replace(dataset, cells=None)  # each fold would copy its rows of them
         return NoisyDataset(
-            self.text.transform(np.asarray(dataset.inputs)),
+            self.text.transform(np.asarray(dataset.inputs), dataset.ids),
             dataset.given_labels,
             dataset.true_labels,
             dataset.class_names,
@@ -94,7 +94,7 @@ class Features:
         """
         inputs, ids = self._read_inputs(source, {} if like is None else stripped(dict(like.options)))
         if self.text is not None:
-            inputs = self.text.transform(inputs)
+            inputs = self.text.transform(inputs, ids)
         shape = tuple(map(int, inputs.shape[1:]))
         if shape != self.shape:
             raise ValueError(
@@ -158,6 +158,13 @@ class Features:
                         "and the other columns decide",
                         stacklevel=4,
                     )
+            for column, rows in self.encoder.new_gaps(frame).items():
+                warnings.warn(
+                    f"{path}: {rows:,} of {len(frame):,} rows have no value in the column {column!r}, in "
+                    "which no training row had a missing one. A number or date counts as the mean of the "
+                    "training rows, a word as none of the known ones",
+                    stacklevel=4,
+                )
             return inputs, ids
         if self.kind == "text":
             column = options.get("text") or "text"

@@ -25,32 +25,32 @@ def check_names(class_names: Sequence[str] | None, num_classes: int) -> tuple[st
 
 
 def read_labels(
-    given_labels: ArrayLike, num_rows: int, names: tuple[str, ...], *, named: bool
+    argument: str, values: ArrayLike, num_rows: int, names: tuple[str, ...], *, named: bool
 ) -> NDArray[np.int64]:
     """Class numbers, one for each row; ``named``: the caller gave the names, so labels may be words."""
-    labels = np.asarray(given_labels)
+    labels = np.asarray(values)
     if labels.dtype.kind in "OUT":
         if not named:
             raise ValueError(
-                "given_labels must be whole numbers, or words with class_names that say which column of "
+                f"{argument} must be whole numbers, or words with class_names that say which column of "
                 "probs is whose, such as a scikit-learn model's classes_; got words "
                 f"({labels.ravel()[0]!r} ...)."
             )
-        labels = _number_words(labels, names)
-    given = check_labels(labels, len(names), "given_labels")
-    if len(given) != num_rows:
+        labels = _number_words(argument, labels, names)
+    checked = check_labels(labels, len(names), argument)
+    if len(checked) != num_rows:
         raise ValueError(
-            f"given_labels must have a label for each of the {num_rows} rows of probs; got {len(given)}."
+            f"{argument} must have a label for each of the {num_rows} rows of probs; got {len(checked)}."
         )
-    return given
+    return checked
 
 
-def _number_words(words: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
+def _number_words(argument: str, words: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
     place = {name: label for label, name in enumerate(names)}
     for row, word in enumerate(words.ravel().tolist()):
         if str(word) not in place:
             raise ValueError(
-                f"given_labels must be among class_names {names[:5]!r}{' ...' if len(names) > 5 else ''}; "
+                f"{argument} must be among class_names {names[:5]!r}{' ...' if len(names) > 5 else ''}; "
                 f"got {word!r} in row {row}."
             )
     return np.array([place[str(word)] for word in words.ravel().tolist()], np.int64).reshape(words.shape)

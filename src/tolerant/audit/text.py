@@ -46,17 +46,20 @@ class TextFeatures:
         words = tuple(str(word) for word in vectorizer.get_feature_names_out())
         return cls(words, tuple(map(float, vectorizer.idf_)), unit_scale(matrix))
 
-    def transform(self, texts: Sequence[str] | np.ndarray) -> SparseRows:
-        """One row per text; words that were not fitted are ignored."""
+    def transform(
+        self, texts: Sequence[str] | np.ndarray, ids: Sequence[Any] | np.ndarray | None = None
+    ) -> SparseRows:
+        """One row per text; words that were not fitted are ignored. A warning names a row by its id."""
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, vocabulary=self.vocabulary)
         vectorizer.idf_ = np.array(self.idf)
         matrix = vectorizer.transform(texts)
         unknown = np.flatnonzero(np.diff(matrix.indptr) == 0)
         if len(unknown):
+            first = unknown[0] if ids is None else ids[unknown[0]]
             warnings.warn(
                 f"{len(unknown):,} of {len(texts):,} texts are empty or have no word that two training texts "
-                f"have (first: row {unknown[0]}, counted from 0); their class is a guess",
+                f"have (first: the one with id {first}); their class is a guess",
                 stacklevel=2,
             )
         return SparseRows(matrix, self.scale)

@@ -44,13 +44,18 @@ class WholeMatrix:
         transition = maximise(rows, self.transition)
         return WholeMatrix(transition, sharpness), log_likelihood(rows, transition)
 
-    def refitter(self, given_labels: Labels, probs: NDArray[np.floating]) -> Callable[[Labels], float]:
-        """A function of row numbers: the share of wrong labels among them, T being fitted to them."""
+    def refitter(
+        self, given_labels: Labels, probs: NDArray[np.floating], counted: NDArray[np.bool_]
+    ) -> Callable[[Labels], float]:
+        """A function of row numbers: the share of wrong labels among the counted, T being fitted to all."""
         sharp = sharpen(probs, self.sharpness)
 
         def wrong_among(index: Labels) -> float:
-            rows = by_label(given_labels[index], sharp[index])
-            return expected_wrong(rows, maximise(rows, self.transition))
+            transition = maximise(by_label(given_labels[index], sharp[index]), self.transition)
+            index = index[counted[index]]
+            return (
+                expected_wrong(by_label(given_labels[index], sharp[index]), transition) if len(index) else 0.0
+            )
 
         return wrong_among
 

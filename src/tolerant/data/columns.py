@@ -45,16 +45,15 @@ def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     else:
         words, empty = as_words(series)
         numbers = np.full(len(words), np.nan)
-        plain = plain_numbers(words[~empty], series.attrs.get("separator", ","))
-        numbers[~empty] = pandas.to_numeric(pandas.Series(plain), errors="coerce")
+        numbers[~empty] = _read_numbers(words[~empty], series)
         bad = np.flatnonzero(np.isnan(numbers) & ~empty)
         if len(bad) > (1 - MOSTLY_NUMBERS) * (~empty).sum():
             return None, empty
         if len(bad):
             raise ValueError(
                 f"column {name!r} holds numbers except for {len(bad)} cells (first: "
-                f"{words[bad[0]]!r} in row {series.index[bad[0]]}); correct them, or pass "
-                f"categorical=[{name!r}] (--categorical {name!r})"
+                f"{words[bad[0]]!r} in row {series.index[bad[0]]}); correct them (empty means "
+                f"missing), or pass categorical=[{name!r}] (--categorical {name!r})"
             )
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
@@ -64,6 +63,19 @@ def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
             f"ignore=[{name!r}] (--ignore {name!r})"
         )
     return numbers, empty
+
+
+def not_numbers(words: list[str], series: Any) -> list[str]:
+    """Those of the words of a column that cannot be read as a number."""
+    numbers = _read_numbers(np.array(words, object), series)
+    return [word for word, number in zip(words, numbers, strict=True) if np.isnan(number)]
+
+
+def _read_numbers(words: np.ndarray, series: Any) -> np.ndarray:
+    """float64, NaN for a word that is not a number; the series says what separated its cells."""
+    pandas = extra("pandas")
+    plain = plain_numbers(words, series.attrs.get("separator", ","))
+    return np.asarray(pandas.to_numeric(pandas.Series(plain, dtype=object), errors="coerce"), np.float64)
 
 
 def _all_numbers(series: Any) -> np.ndarray | None:
@@ -94,7 +106,8 @@ def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     if len(bad):
         raise ValueError(
             f"column {name!r} holds dates except for {len(bad)} cells (first: {words[bad[0]]!r} in row "
-            f"{series.index[bad[0]]}); correct them, or pass categorical=[{name!r}] (--categorical {name!r})"
+            f"{series.index[bad[0]]}); correct them (empty means missing), or pass categorical=[{name!r}] "
+            f"(--categorical {name!r})"
         )
     numbers = np.full(len(words), np.nan)
     numbers[~empty] = (parsed - pandas.Timestamp(0, tz="UTC")) / day

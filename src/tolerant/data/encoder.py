@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tolerant.data.columns import as_dates, as_numbers, as_words
+from tolerant.data.columns import as_dates, as_numbers, as_words, not_numbers
 
 MAX_CATEGORIES = 64
 # A constant column has no deviation, but rounding its mean leaves one: 1.4e-17 for a thousand times 0.1, by
 # which a new 0.2 would be divided. So a deviation of at most this share of the mean counts as none.
 CONSTANT = 1e-12
+_AS_READ = "amounts as plain numbers and dates as 2024-12-31"
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,20 @@ class TableEncoder:
                     found[column.name] = (len(new), new[0])
         return found
 
+    def new_gaps(self, frame: Any) -> dict[str, int]:
+        """By column: how many cells of `frame` are missing, where no fitted one was.
+
+        >>> import pandas
+        >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
+        >>> encoder.new_gaps(pandas.DataFrame({"sex": ["male", "male"], "age": [40, None]}))
+        {'age': 1}
+        """
+        gaps = {}
+        for column in self.columns:
+            if not column.missing and (count := int(as_words(frame[column.name])[1].sum())):
+                gaps[column.name] = count
+        return gaps
+
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same encoder."""
         return {"columns": [asdict(column) for column in self.columns]}
@@ -178,6 +193,8 @@ class _Findings:
     """Columns with a different word in nearly every row, each with an example."""
     many_categories: dict[str, str] = field(default_factory=dict)
     """By name: how many categories there are, and how many rows have the rarer ones."""
+    mixed: dict[str, str] = field(default_factory=dict)
+    """Columns of words of which most are numbers. By name: in how many rows, and what the others hold."""
     counters: list[str] = field(default_factory=list)
     """Columns that count the rows: 1, 2, 3 ..."""
 
@@ -196,7 +213,8 @@ class _Findings:
             warnings.warn(
                 f"nearly every row has a different word in {', '.join(self.row_names[:5])}; "
                 f"{MAX_CATEGORIES} of them become features. Pass row names as id=... (--id), free text as "
-                "text=... (--text), and leave other such columns out with ignore=... (--ignore)",
+                f"text=... (--text); write {_AS_READ}; leave other such columns out with ignore=... "
+                "(--ignore)",
                 stacklevel=3,
             )
         if self.many_categories:
@@ -205,8 +223,14 @@ class _Findings:
             more = ", ..." if len(self.many_categories) > 5 else ""
             warnings.warn(
                 f"only the {MAX_CATEGORIES} most frequent categories of a column are told apart; all others "
-                f"count as one: {shown}{more}. Merge similar ones first, or leave the column out: "
-                f"ignore=[{name!r}] (--ignore {name!r})",
+                f"count as one: {shown}{more}. Merge similar ones first (write {_AS_READ}), or leave the "
+                f"column out: ignore=[{name!r}] (--ignore {name!r})",
+                stacklevel=3,
+            )
+        for name, shares in self.mixed.items():
+            warnings.warn(
+                f"column {name!r} is read as words, though it holds {shares}. Leave a cell empty where "
+                f"the number is missing; for codes pass categorical=[{name!r}] (--categorical {name!r})",
                 stacklevel=3,
             )
         if self.counters:
@@ -222,6 +246,8 @@ def _fit_column(series: Any, name: str, is_category: bool, findings: _Findings) 
     """How a column becomes features: numbers if it holds such, else dates, else words; None if empty."""
     numbers: np.ndarray | None = None
     kind: Literal["number", "date"] = "number"
+    # As words, True and False are the same in every kind of file, and beside missing ones.
+    is_category = is_category or series.dtype in ("bool", "boolean")
     if not is_category:
         numbers, empty = as_numbers(series, name)
         if numbers is None:
@@ -242,7 +268,13 @@ def _fit_column(series: Any, name: str, is_category: bool, findings: _Findings) 
     counts = Counter(words[~empty])
     by_number = sorted(counts, key=lambda word: (-counts[word], word))
     frequent, rare = by_number[:MAX_CATEGORIES], by_number[MAX_CATEGORIES:]
-    if rare and len(counts) > len(words) / 2:
+    others = [] if is_category else not_numbers(by_number, series)
+    filled, odd = int((~empty).sum()), sum(counts[word] for word in others)
+    if 0 < odd < filled / 2:
+        findings.mixed[name] = (
+            f"numbers in {filled - odd:,} of {filled:,} rows (others hold {others[0][:40]!r} ...)"
+        )
+    elif rare and len(counts) > len(words) / 2:
         findings.row_names.append(f"{name!r} ({len(counts):,} words: {words[~empty][0][:40]!r} ...)")
     elif rare:
         rows = sum(counts[word] for word in rare)

@@ -49,6 +49,10 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     try:
         if path.suffix.lower() == ".parquet":
             frame = pandas.read_parquet(path, engine="pyarrow")
+            # To others an index with a name is a column of the file, and --id may name it; but no feature.
+            index = [name for name in frame.index.names if name is not None and name not in frame.columns]
+            frame = frame.reset_index(index) if index else frame
+            frame.attrs["index"] = [str(name).strip() for name in index]
         elif (path.with_suffix("") if path.suffix.lower() in _UNPACK else path).suffix.lower() == ".jsonl":
             frame = _read_json_lines(path)
         else:

@@ -88,7 +88,9 @@ def _warn_of_alike(names: Sequence[str], source: object) -> None:
         # Two ways to encode one accented letter look the same when printed: these are shown as escapes.
         differ = len({unicodedata.normalize("NFC", name) for name in same}) == len(same)
         listed = " and ".join((repr if differ else ascii)(name) for name in same)
-        warnings.warn(f"{source}: {listed} count as different labels", stacklevel=5)
+        warnings.warn(
+            f"{source}: {listed} count as different labels; if they are one, write them alike", stacklevel=5
+        )
 
 
 def _plain(name: str) -> str:

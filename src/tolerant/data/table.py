@@ -90,7 +90,7 @@ def load_table(
         true, _ = encode_labels(label_words(frame, true_label, path), path, names)
     if text is not None:
         return NoisyDataset(texts(frame, text), given, true, names, ids, "text", groups=groups)
-    used = {label, true_label, id, group, *ignore}
+    used = {label, true_label, id, group, *ignore, *frame.attrs.get("index", ())}
     features = frame[[name for name in frame.columns if name not in used]]
     if encoder is None:
         _warn_of_copies(features, given, label)
