@@ -100,6 +100,18 @@ def test_where_every_row_is_reviewed_none_is_wrong() -> None:
     assert done.noise_rate.high == 0.0
 
 
+def test_where_nearly_every_row_is_reviewed_the_rate_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those the noise is fitted to may then be reviewed without exception."""
+    given, probs = small()
+    monkeypatch.setattr("tolerant.audit.suspects.FIT_ROWS", 10)
+    reviewed = np.arange(60) != 7
+    rates = [
+        find_suspects(given, probs, reviewed=reviewed, original_labels=given, seed=seed).noise_rate
+        for seed in range(5)
+    ]
+    assert all(0.0 <= rate.low <= rate.estimate <= rate.high <= 1 / 60 for rate in rates)
+
+
 def test_original_labels_are_checked() -> None:
     given, probs = small()
     with pytest.raises(ValueError, match="original_labels must have a label for each of the 60 rows"):

@@ -198,7 +198,7 @@ def _warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
         warnings.warn(
             f"the model hardly recognises {', '.join(named[:5])}{more}, so rows of that class are listed "
             "whether right or wrong, and the noise rate means little. A rare class looks like noise: repeat "
-            "its rows, or use cross entropy: loss='cce' (--loss cce)",
+            "its rows, use cross entropy, loss='cce' (--loss cce), or in Python class_weight='balanced'",
             stacklevel=3,
         )
 
