@@ -137,8 +137,8 @@ def rce(log_p_y: Array, *, log_zero: float = -4.0) -> Array:
 
     A multiple of MAE. Wang et al. 2019 ("SCE").
 
-    >>> rce(torch.tensor([0.75]).log())
-    tensor([1.])
+    >>> rce(torch.tensor([0.7]).log())
+    tensor([1.2000])
     """
     return log_zero * expm1(log_p_y)
 
