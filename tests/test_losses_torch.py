@@ -487,6 +487,25 @@ def test_compiles_without_a_graph_break(name):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("name", ["lq", "binary-lq", "linear-lq"])
+def test_q_may_change_from_call_to_call_of_a_compiled_loss(name):
+    """From the second value on torch.compile takes q for a variable, and must still follow its check."""
+    logits, labels, generator = example(13)
+    weight = torch.randn(C, C, generator=generator)
+
+    def loss(q):
+        if name == "binary-lq":
+            return functional.binary_lq_loss(logits, F.one_hot(labels, C), q=q)
+        if name == "linear-lq":
+            return functional.linear_lq_loss(logits, weight, labels, q=q)
+        return functional.lq_loss(logits, labels, q=q)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for q in (0.7, 0.6, 0.5):
+        torch.testing.assert_close(compiled(q), loss(q))
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit, which Inductor still loads
 @pytest.mark.parametrize("name", ["lq", "focal"])
