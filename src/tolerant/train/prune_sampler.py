@@ -39,7 +39,7 @@ class KeptSampler(Sampler[int]):
         self._order = None
         if order is not None:
             self._order = torch.tensor(read_positions("order", order, pruner.num_rows))
-        self._generator = generator
+        self.generator = generator  # by this name Accelerate keeps the ranks' orders alike
         self._num_replicas, self._rank = num_replicas, rank
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class KeptSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         order = self._order
         if order is None:
-            order = torch.randperm(self._pruner.num_rows, generator=self._generator)
+            order = torch.randperm(self._pruner.num_rows, generator=self.generator)
         order = order[self._pruner.kept[order]]
         if self._num_replicas > 1:
             # Ranks of unequal length hang in the first all-reduce the shorter ones miss, so the
