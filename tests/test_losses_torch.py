@@ -307,6 +307,15 @@ def test_fake_tensors_take_the_plain_path(shape):
     assert logits.grad.shape == shape
 
 
+@pytest.mark.parametrize("shape", [(5, 7), (700, 100)])
+def test_torchs_default_device_does_not_matter(shape):
+    logits, labels, _ = example(shape=shape, dtype=torch.bfloat16)
+    expected = value_and_gradient(LqLoss(), logits, labels)
+    with torch.device("meta"):
+        found = value_and_gradient(LqLoss(), logits, labels)
+    assert all(map(torch.equal, found, expected))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_many_upstream_gradients_at_once(small_batches, dtype, reduction):

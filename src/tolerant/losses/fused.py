@@ -169,8 +169,8 @@ def _in_blocks(
     """log p_y of all rows, and their gradient, a block of rows at a time in one small space."""
     dtype = compute_dtype(logits)
     size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
-    space = torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
-    log_p = torch.empty((len(logits), 1), dtype=dtype)
+    space = logits.new_empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
+    log_p = logits.new_empty((len(logits), 1), dtype=dtype)
     shift = False
     for start in range(0, len(logits), size):
         rows = slice(start, start + size)

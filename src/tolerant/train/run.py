@@ -176,7 +176,7 @@ class Run:
         """
         state = np.random.SeedSequence([self.recipe.seed, self.epoch]).generate_state(2)
         generator = torch.Generator().manual_seed(int(state[0]))
-        order = torch.randperm(len(self.rows), generator=generator)
+        order = torch.randperm(len(self.rows), generator=generator, device="cpu")
         draws = draw_epoch(len(self.rows), self.recipe, generator) if self.rows.draws else {}
         if self.pruner is not None and not self._prune_by_weight:
             order = order[self.pruner.kept[order]]
