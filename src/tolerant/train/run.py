@@ -53,9 +53,13 @@ class Run:
         try:
             self._prepare(loss, graph)
         except BaseException:
-            if self._checkpoints is not None:
-                self._checkpoints.close()
+            self.close()
             raise
+
+    def close(self) -> None:
+        """Leave the checkpoint folder to others."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _prepare(self, loss: nn.Module, graph: bool | None) -> None:
         job, device = self.job, self.device
@@ -123,8 +127,7 @@ class Run:
         try:
             yield from self._epochs()
         finally:
-            if self._checkpoints is not None:
-                self._checkpoints.close()
+            self.close()
         self.result = self._finish()
         for callback in self._callbacks:
             callback.on_end(self.job, self.result)
