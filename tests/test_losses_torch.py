@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import tolerant
 from tolerant import functional
@@ -305,6 +306,24 @@ def test_fake_tensors_take_the_plain_path(shape):
         LqLoss()(logits, torch.zeros(shape[0], dtype=torch.long)).backward()
         assert not triton_loss.available(torch.zeros(shape, device="cuda"))
     assert logits.grad.shape == shape
+
+
+@pytest.mark.parametrize("name", ["lq", "nce", "forward", "linear-lq"])
+def test_a_recorded_graph_holds_for_other_inputs(name):
+    """make_fx on real tensors: what was read from them on the way, labels or numpy's results, would stay."""
+    weight = torch.randn(C, C, generator=torch.Generator().manual_seed(1))
+    loss = {
+        "forward": ForwardCorrected(LqLoss(), 0.8 * torch.eye(C) + 0.04),
+        "linear-lq": lambda logits, labels: functional.linear_lq_loss(logits, weight, labels, k=0.3),
+    }.get(name) or make_loss(name)
+
+    def value_then_gradient(logits, labels):
+        return value_and_gradient(loss, logits, labels)
+
+    recorded = make_fx(value_then_gradient)(*example(0)[:2])
+    logits, labels, _ = example(1)
+    labels[0] = -100
+    torch.testing.assert_close(recorded(logits, labels), value_then_gradient(logits, labels))
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (700, 100)])

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tolerant.losses import small
+from tolerant.losses.check import is_recorded
 from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
@@ -51,8 +52,11 @@ def plain_phi_rows(
 
 
 def has_numbers(tensor: Tensor) -> bool:
-    """Whether the tensor has memory of its own to read: a fake or a sharded one (DTensor) has none."""
-    return type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+    """Whether the tensor has memory of its own to read: a fake or a sharded one (DTensor) has none.
+
+    Nor may it be read while operations are recorded.
+    """
+    return type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__ and not is_recorded()
 
 
 def finite_rows(logits: Tensor, row_weight: RowWeight) -> Tensor:
