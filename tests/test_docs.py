@@ -202,6 +202,7 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
         assert not re.search(r"<link[^>]*href=\"?https?:", html), page.name
         assert ":math:" not in html, page.name
         assert "```" not in html, page.name  # an example that became something else, such as a table
+        assert "|---|" not in html, page.name  # a table without its first row, or without a line before it
         if page.parent.name == "api":
             assert not re.search(r"<em>(?!required<)", html), page.name  # the stars of two f*
             assert "<details" not in html, page.name  # "inputs:" outside of "Args:" folds away

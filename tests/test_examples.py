@@ -56,15 +56,41 @@ def test_tracker_is_told_of_every_epoch():
     assert client.rows[result.epoch]["validation_accuracy"] > 0.45  # 0.6 of the labels are right
 
 
+def on_two_ranks(path: str) -> str:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", path]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    done = subprocess.run(launch, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_accelerate_on_one_rank_and_on_two(capsys):
     path = str(EXAMPLES / "accelerate_loop.py")
     runpy.run_path(path)
     one, rows = numbers(capsys.readouterr().out)
     assert 0.5 * rows < one < 0.8 * rows
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", path]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    done = subprocess.run(launch, capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr
-    two, also_rows = numbers(done.stdout)  # printed once
+    two, also_rows = numbers(on_two_ranks(path))  # printed once
     assert rows == also_rows
     assert abs(one - two) < 0.02 * rows  # the last batch of an epoch is made up to an even number
+
+
+def test_a_loader_that_accelerate_prepares_gives_each_kept_row_to_a_rank(tmp_path):
+    """A sampler without a generator of its own: every rank must still draw the same order."""
+    script = tmp_path / "prepared.py"
+    script.write_text("""
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from tolerant import Pruner
+
+accelerator = Accelerator()
+pruner = Pruner(40, k=0.5)
+loader = accelerator.prepare(DataLoader(torch.arange(40), batch_size=5, sampler=pruner.sampler()))
+for _ in range(2):
+    mine = torch.cat(list(loader))
+    rows = accelerator.gather(mine)
+    accelerator.print(len(rows), len(rows.unique()))
+    pruner.update(mine, mine.lt(30) * 0.9)
+accelerator.end_training()
+""")
+    assert numbers(on_two_ranks(str(script))) == [40, 40, 30, 30]

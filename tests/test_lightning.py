@@ -14,10 +14,12 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
+    Dataset,
     IterableDataset,
     RandomSampler,
     TensorDataset,
     WeightedRandomSampler,
+    get_worker_info,
 )
 from train_helpers import table
 
@@ -171,6 +173,43 @@ def test_the_loader_has_all_its_rows_afterwards(stopped):
     assert sum(len(labels) for _, labels in train_loader) == ROWS
     trainer(3, PruneRows(SCHEDULE)).fit(module := Module(), train_loader, held_out)
     assert [len(rows) for rows in module.trained[:2]] == [ROWS, ROWS]
+
+
+@pytest.mark.parametrize("interval", [8, 0.5])
+def test_epochs_made_shorter_are_still_validated(interval):
+    watch = Watch()
+    prune = PruneRows(SCHEDULE)
+    trainer(4, prune, watch, val_check_interval=interval).fit(Module(), *loaders())
+    assert prune.kept.sum() <= 7 * 32  # of 8 batches
+    assert set(watch.validated) == {0, 1, 2, 3}
+
+
+class Opened(Dataset):
+    """Rows in a file that each worker must open for itself."""
+
+    def __init__(self) -> None:
+        self.rows = tensors(ROWS, 0)
+        self.opened = False
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        assert self.opened
+        return self.rows[index]
+
+
+def open_rows(worker: int) -> None:
+    get_worker_info().dataset.opened = True
+
+
+def test_the_workers_that_score_are_set_up_as_those_that_train():
+    rows = DataLoader(
+        Opened(), 32, shuffle=True, num_workers=1, worker_init_fn=open_rows, multiprocessing_context="fork"
+    )
+    prune = PruneRows(PruneSchedule(start_epoch=1, every=1, k=0.4))
+    trainer(2, prune).fit(Module(), rows, loaders()[1])
+    assert not prune.kept.all()
 
 
 def test_a_batch_sampler_of_torch_s_own():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tolerant.losses import LqLoss, TruncatedLqLoss
 from tolerant.losses.linear import LinearLqLoss, linear_lq_loss
@@ -213,6 +216,34 @@ def test_fp16_waits_for_the_loss_scale() -> None:
     loss = linear_lq_loss(hidden, weight, labels, sample_weight=torch.full((4,), 1e-7), reduction="sum")
     (grad,) = torch.autograd.grad(loss, [hidden], torch.tensor(1e6))
     assert grad[0].abs().max() > 1e-2  # rounded before the scale it would be 0 or one step of 6e-8
+
+
+@pytest.mark.parametrize("hyper", [{"q": 0.7}, {"q": 0.7, "k": 0.3}], ids=str)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_tensors_without_numbers(device: str, hyper: dict[str, float]) -> None:
+    """Estimates of memory run a step on them; which rows are live cannot be counted there."""
+    with FakeTensorMode() if device == "cpu" else nullcontext():
+        shapes = ((9, 6), (5, 6), (5,))
+        hidden, weight, bias = (torch.zeros(s, device=device, requires_grad=True) for s in shapes)
+        labels = torch.zeros(9, dtype=torch.long, device=device)
+        linear_lq_loss(hidden, weight, labels, bias=bias, chunk_rows=4, **hyper).backward()
+    assert tuple(t.grad.shape for t in (hidden, weight, bias)) == shapes
+
+
+def test_transforms_of_torch_func() -> None:
+    hidden, weight, _, _, labels = problem()
+
+    def plain(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+        return reference({"q": 0.7})(F.linear(hidden, weight), labels)
+
+    per_row = (hidden[:, None], weight, labels.clamp(min=0)[:, None])
+    for loss in (linear_lq_loss, plain):
+        gradients = torch.func.vmap(torch.func.grad(loss, 1), (0, None, 0))(*per_row)
+        _, pull = torch.func.vjp(lambda *inputs, loss=loss: loss(*inputs, labels), hidden, weight)
+        found = [gradients, *pull(hidden.new_tensor(0.3))]
+        if loss is linear_lq_loss:
+            ours = found
+    torch.testing.assert_close(ours, found)
 
 
 def test_autocast_computes_in_its_dtype() -> None:

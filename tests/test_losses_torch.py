@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import tolerant
 from tolerant import functional
@@ -330,6 +331,33 @@ def test_fake_tensors_take_the_plain_path(shape):
     assert logits.grad.shape == shape
 
 
+@pytest.mark.parametrize("name", ["lq", "nce", "forward", "linear-lq"])
+def test_a_recorded_graph_holds_for_other_inputs(name):
+    """make_fx on real tensors: what was read from them on the way, labels or numpy's results, would stay."""
+    weight = torch.randn(C, C, generator=torch.Generator().manual_seed(1))
+    loss = {
+        "forward": ForwardCorrected(LqLoss(), 0.8 * torch.eye(C) + 0.04),
+        "linear-lq": lambda logits, labels: functional.linear_lq_loss(logits, weight, labels, k=0.3),
+    }.get(name) or make_loss(name)
+
+    def value_then_gradient(logits, labels):
+        return value_and_gradient(loss, logits, labels)
+
+    recorded = make_fx(value_then_gradient)(*example(0)[:2])
+    logits, labels, _ = example(1)
+    labels[0] = -100
+    torch.testing.assert_close(recorded(logits, labels), value_then_gradient(logits, labels))
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (700, 100)])
+def test_torchs_default_device_does_not_matter(shape):
+    logits, labels, _ = example(shape=shape, dtype=torch.bfloat16)
+    expected = value_and_gradient(LqLoss(), logits, labels)
+    with torch.device("meta"):
+        found = value_and_gradient(LqLoss(), logits, labels)
+    assert all(map(torch.equal, found, expected))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_many_upstream_gradients_at_once(small_batches, dtype, reduction):
@@ -508,6 +536,25 @@ def test_compiles_without_a_graph_break(name):
         value_and_gradient(compiled, logits, labels), value_and_gradient(loss, logits, labels), strict=True
     ):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["lq", "binary-lq", "linear-lq"])
+def test_q_may_change_from_call_to_call_of_a_compiled_loss(name):
+    """From the second value on torch.compile takes q for a variable, and must still follow its check."""
+    logits, labels, generator = example(13)
+    weight = torch.randn(C, C, generator=generator)
+
+    def loss(q):
+        if name == "binary-lq":
+            return functional.binary_lq_loss(logits, F.one_hot(labels, C), q=q)
+        if name == "linear-lq":
+            return functional.linear_lq_loss(logits, weight, labels, q=q)
+        return functional.lq_loss(logits, labels, q=q)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for q in (0.7, 0.6, 0.5):
+        torch.testing.assert_close(compiled(q), loss(q))
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")

@@ -137,6 +137,11 @@ def test_command_line_without_its_extra_says_what_to_install():
     assert "pip install 'tolerant[app]'" in done.stderr
 
 
+@pytest.mark.parametrize("code", ["from tolerant import *", "import pydoc; pydoc.render_doc('tolerant')"])
+def test_what_lists_the_package_needs_no_extra(code):
+    run(sys.executable, "-c", f"import sys; sys.modules['sklearn'] = None; {code}")
+
+
 @pytest.mark.parametrize(
     ("absent", "code"),
     [

@@ -291,6 +291,24 @@ def test_sampler_sees_later_updates_and_takes_a_fixed_order():
     assert len(sampler) == 3
 
 
+def test_torchs_default_device_changes_nothing():
+    """As after ``torch.set_default_device("cuda")``; what lands on "meta" cannot be read."""
+
+    def found(pruner: Pruner) -> list[list[int]]:
+        seeded = {"generator": torch.Generator().manual_seed(0)}
+        samplers = [
+            pruner.sampler(**seeded),
+            pruner.sampler(order=range(10)),
+            pruner.sampler(**seeded, num_replicas=2, rank=1),
+        ]
+        return [list(sampler) for sampler in samplers] + [pruner.index([3, 4]).tolist()]
+
+    expected = found(Pruner(10))
+    with torch.device("meta"):
+        assert found(Pruner(10)) == expected
+        assert sorted(Pruner(10).sampler()) == list(range(10))
+
+
 def test_ranks_share_the_kept_rows():
     pruner = Pruner(10)
     pruner.update([2, 5, 7], [0.1, 0.1, 0.1])

@@ -142,6 +142,27 @@ def test_ctrl_c_saves_all_and_the_same_call_goes_on(tmp_path):
     assert all(same(result, alone(one)) for result, one in zip(results, jobs, strict=True))
 
 
+def test_two_runs_with_one_checkpoint_folder_do_not_write_over_each_other(tmp_path):
+    jobs = [job(seed, checkpoint=tmp_path) for seed in (0, 1)]
+    first, second = Fleet(side_by_side=2, device="cpu", progress="quiet").run(jobs)
+    assert same(first, alone(jobs[0]))
+    with pytest.raises(ValueError, match=r"in use: another run of this process .* a folder of its own"):
+        raise second
+    with pytest.raises(ValueError, match="belongs to another run"):  # once the first has ended, as ever
+        Fleet(device="cpu", progress="quiet").run_one(jobs[1])
+
+
+def test_runs_cut_short_by_an_error_leave_their_folders(tmp_path):
+    def on_result(index: int, result: TrainResult | Exception) -> None:
+        raise OSError("no row can be stored")
+
+    jobs = [job(recipe=quick(epochs=epochs), checkpoint=tmp_path / str(epochs)) for epochs in (1, 3)]
+    with pytest.raises(OSError, match="no row can be stored") as kept:
+        Fleet(side_by_side=2, device="cpu", progress="quiet").run(jobs, on_result)
+    assert kept.value.__traceback__ is not None, "which holds the runs"
+    assert isinstance(Fleet(device="cpu", progress="quiet").run_one(jobs[1]), TrainResult)
+
+
 @pytest.mark.parametrize("side_by_side", [1, 2])
 def test_memory_of_ended_and_failed_runs_is_there_for_the_next(side_by_side, monkeypatch):
     """A run is its rows, weights and graph on the device; an error kept as a result must not keep them."""

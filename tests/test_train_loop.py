@@ -336,6 +336,32 @@ def test_a_seed_is_a_run():
     assert not np.array_equal(first.train_index, other.train_index)
 
 
+def test_torchs_default_device_changes_nothing():
+    """As after ``torch.set_default_device("cuda")``; what lands on "meta" cannot be read."""
+    for dataset, model in ((table(), "mlp"), (pictures(), "small-cnn")):
+        run = {"model": model, "loss": "lq", "recipe": quick(), "progress": "quiet", "device": "cpu"}
+        run["prune"] = PruneSchedule(start_epoch=1, every=1, k=0.05)
+        expected = train(dataset, **run)
+        with torch.device("meta"):
+            found = train(dataset, **run)
+        assert [r["train_loss"] for r in found.history] == [r["train_loss"] for r in expected.history]
+
+
+@pytest.mark.parametrize("changes", [{}, {"optimizer": "adam", "lr": 0.01}, {"precision": "bf16"}], ids=str)
+def test_torchs_default_dtype_is_not_that_of_named_models(changes):
+    torch.set_default_dtype(torch.float64)
+    try:
+        rows = table()
+        weight = np.linspace(0.5, 1.5, len(rows))
+        result = train(
+            rows, model="mlp", loss="lq", recipe=quick(**changes), sample_weight=weight, progress="quiet"
+        )
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {p.dtype for p in result.model.parameters()} == {torch.float32}
+    assert result.validation_accuracy > 0.5
+
+
 def test_the_callers_generator_and_module_are_left_alone():
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 4))
     before = {name: t.clone() for name, t in model.state_dict().items()}

@@ -289,6 +289,15 @@ def test_the_best_model_prunes_the_wrong_labels(tmp_path):
     torch.testing.assert_close(prune.pruner.p_y, p_y.detach(), rtol=1e-4, atol=1e-6)
 
 
+def test_a_collator_may_give_more_than_tensors(tmp_path):
+    rows, _ = noisy_rows()
+    prune = PruneRows(rows, PruneSchedule(start_epoch=0, every=1, k=0.3))
+    run = trainer(tiny(BertForSequenceClassification, 20), prune.dataset, tmp_path, prune, num_train_epochs=1)
+    run.data_collator = lambda rows: {**collate(rows), "output_attentions": False, "position_ids": None}
+    run.train()
+    assert not prune.pruner.p_y.isnan().any()
+
+
 def test_a_callback_used_again_starts_anew(tmp_path):
     """As in a search over hyper-parameters: a trial must not be pruned by the model of the last one."""
     rows, _ = noisy_rows()

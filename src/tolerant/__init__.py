@@ -6,6 +6,7 @@ The losses load with torch alone; everything else loads on first use.
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tolerant import functional
@@ -34,7 +35,10 @@ _LAZY = {
     "theory": "tolerant.theory",
 }
 
-__all__ = [*_losses, "functional", *_LAZY]
+# What cannot load is not listed, or `help(tolerant)` and `import *` would fail; asked for, it says why.
+_LISTED = [name for name in _LAZY if name != "NoisyLabelClassifier" or find_spec("sklearn")]
+
+__all__ = [*_losses, "functional", *_LISTED]
 
 
 def __getattr__(name: str) -> Any:
@@ -49,4 +53,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_LISTED])

@@ -192,6 +192,8 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             sampler=index,
             collate_fn=loader.collate_fn,
             num_workers=loader.num_workers,
+            worker_init_fn=loader.worker_init_fn,
+            multiprocessing_context=loader.multiprocessing_context,
         )
         found, labelled = [], []
         with evaluating_with(module, self._best):
@@ -228,8 +230,12 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             raise RuntimeError(
                 f"{self.pruner.num_kept} kept rows fill no batch. Lower k, or use drop_last=False."
             )
-        if isinstance(trainer.val_check_interval, float):  # a share of the epoch, counted in batches
-            trainer.val_check_batch = max(1, int(loop.max_batches * trainer.val_check_interval))
+        interval = trainer.val_check_interval
+        if isinstance(interval, float):  # a share of the epoch, counted in batches
+            trainer.val_check_batch = max(1, int(loop.max_batches * interval))
+        elif isinstance(interval, int) and trainer.check_val_every_n_epoch is not None:
+            # A pruned epoch may have fewer batches than that, and would never be validated.
+            trainer.val_check_batch = min(interval, loop.max_batches)
 
     def _give_back(self) -> None:
         """The loader is the user's: a later training, or an evaluation, must find all rows in it."""

@@ -219,8 +219,10 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
 
     def _scores(self, model: Any, batches: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """p_y of each row, and whether it has a label."""
+        accelerate = extra("accelerate.utils", install="transformers")
         for batch in batches:
-            inputs = {name: value.to(model.device) for name, value in batch.items()}
+            # Not each value's .to(): a collator may also give flags, None and lists of tensors.
+            inputs = dict(accelerate.send_to_device(batch, model.device))
             labels = inputs.pop("labels")
             logits, labels = _aligned(model(**inputs), labels, self.shift)
             if labels.ndim == 1:

@@ -21,12 +21,18 @@ def check_tensor(name: str, value: Tensor) -> None:
         raise TypeError(f"{name} must be whole on each rank; got a DTensor. Pass {name}.full_tensor().")
 
 
+def is_recorded() -> bool:
+    """Whether make_fx records the operations: what is read from a tensor would become a constant."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
+
+
 def can_look_at(values: Tensor) -> bool:
     """Whether the values can be read at no cost.
 
-    Not on a GPU, where the host would have to wait for the device, nor inside torch.compile and torch.func.
+    Not on a GPU, where the host would have to wait for the device, nor inside torch.compile, make_fx and
+    torch.func.
     """
-    if not values.is_cpu or torch.compiler.is_compiling():
+    if not values.is_cpu or torch.compiler.is_compiling() or is_recorded():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(values)
 

@@ -25,7 +25,8 @@ class Domain:
 
     def __contains__(self, value: object) -> bool:
         number = int if self.integer else (int, float)
-        if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
+        # Not math.isfinite: torch.compile cannot follow it once a number differs from call to call.
+        if isinstance(value, bool) or not isinstance(value, number) or not abs(value) < math.inf:
             return False
         above = value > self.low if self.open_low else value >= self.low
         below = value < self.high if self.open_high else value <= self.high

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tolerant.losses import small
+from tolerant.losses.check import is_recorded
 from tolerant.losses.log_prob import compute_dtype, log_p_y
 from tolerant.losses.phi import Phi
 
@@ -51,8 +52,11 @@ def plain_phi_rows(
 
 
 def has_numbers(tensor: Tensor) -> bool:
-    """Whether the tensor has memory of its own to read: a fake or a sharded one (DTensor) has none."""
-    return type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+    """Whether the tensor has memory of its own to read: a fake or a sharded one (DTensor) has none.
+
+    Nor may it be read while operations are recorded.
+    """
+    return type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__ and not is_recorded()
 
 
 def finite_rows(logits: Tensor, row_weight: RowWeight) -> Tensor:
@@ -169,8 +173,8 @@ def _in_blocks(
     """log p_y of all rows, and their gradient, a block of rows at a time in one small space."""
     dtype = compute_dtype(logits)
     size = max(1, BLOCK_BYTES // (logits.shape[1] * dtype.itemsize))
-    space = torch.empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
-    log_p = torch.empty((len(logits), 1), dtype=dtype)
+    space = logits.new_empty((min(size, len(logits)), logits.shape[1]), dtype=dtype)
+    log_p = logits.new_empty((len(logits), 1), dtype=dtype)
     shift = False
     for start in range(0, len(logits), size):
         rows = slice(start, start + size)

@@ -58,12 +58,13 @@ def linear_lq_loss(
     weights = None if sample_weight is None else sample_weight.reshape(-1)
     weighing = Weighing(None, ignore_index, reduction, weights)
     flat_labels = labels.reshape(-1)
-    if torch.compiler.is_compiling():  # chunks with products into buffers are opaque to a compiler
+    # Chunks with products into buffers are opaque to a compiler, and to the transforms of torch.func.
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         logits = F.linear(hidden.reshape(-1, hidden.shape[-1]), weight, bias)
         value = loss.compute(logits, flat_labels, hyper, weighing)
         return value.reshape(labels.shape) if reduction == "none" else value
     device = hidden.device.type
-    if torch.is_autocast_enabled(device):
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):  # "meta" has none
         dtype = torch.get_autocast_dtype(device)
         hidden, weight = hidden.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)

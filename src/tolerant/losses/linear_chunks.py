@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tolerant.losses import triton_launch, triton_loss
-from tolerant.losses.fused import phi_rows, plain_phi_rows
+from tolerant.losses.fused import has_numbers, phi_rows, plain_phi_rows
 from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.phi import PHI
 
@@ -54,7 +54,7 @@ def sweep(
     acc = compute_dtype(hidden)
     losses = torch.empty(num_rows, dtype=acc, device=hidden.device)
     buffer = hidden.new_empty(min(job.chunk_rows, num_rows), num_classes)
-    leave_out_dead = job.phi == "truncated-lq" and any(wants) and not _capturing(hidden)
+    leave_out_dead = job.phi == "truncated-lq" and any(wants) and _can_count(hidden)
     grad_hidden = None
     if wants[0]:
         grad_hidden = hidden.new_zeros(hidden.shape) if leave_out_dead else hidden.new_empty(hidden.shape)
@@ -113,7 +113,7 @@ def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want
     if triton_loss.available(z):
         call = triton_launch.Call(job.phi, tuple(job.hyper.items()), -100, "none")
         return triton_launch.launch(call, z, labels, None, row_weight, grad=z if want_grad else None)
-    rows = phi_rows if z.device.type == "cpu" else plain_phi_rows
+    rows = phi_rows if z.is_cpu and has_numbers(z) else plain_phi_rows
     with torch.enable_grad():
         leaf = z.detach().requires_grad_(want_grad)
         losses = rows(leaf, labels, row_weight, PHI[job.phi], job.hyper)
@@ -122,8 +122,10 @@ def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want
     return losses.detach()
 
 
-def _capturing(t: Tensor) -> bool:
-    return t.is_cuda and torch.cuda.is_current_stream_capturing()
+def _can_count(t: Tensor) -> bool:
+    """Whether the host can count live rows: not in a CUDA graph, nor of tensors without numbers."""
+    capturing = t.is_cuda and torch.cuda.is_current_stream_capturing()
+    return not capturing and not t.is_meta and has_numbers(t)
 
 
 def _live_first_(grad: Tensor, labels: Tensor, origin: Tensor, first: int) -> int:

@@ -218,5 +218,6 @@ def _fused_serves(logits: Tensor, impl: str) -> bool:
     """Compilers and function transforms look inside the plain path; the fused one is opaque."""
     if impl != "auto":
         return impl == "fused"
-    transformed = torch._C._are_functorch_transforms_active() or not fused.has_numbers(logits)
-    return logits.is_cpu and not transformed and not torch.compiler.is_compiling()
+    if not logits.is_cpu or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return fused.has_numbers(logits)

@@ -54,7 +54,9 @@ class Stepper:
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
         # With weights the loss has one value per row, and rows of weight 0 count in the mean over a batch.
-        self.sample_weight = torch.ones(len(rows), device=self.device) if weighted else None
+        self.sample_weight: Tensor | None = None
+        if weighted:
+            self.sample_weight = torch.ones(len(rows), dtype=torch.float32, device=self.device)
         self._offsets = torch.arange(self.batch_size, device=self.device)
         self._net: Callable[[Tensor], Any] = torch.compile(model, dynamic=False) if recipe.compile else model
         self._graph: torch.cuda.CUDAGraph | None = None

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -39,7 +39,7 @@ def twelve_a_run(epochs: int) -> int:
 class Checkpoints:
     """The checkpoint in one folder; ``run`` describes the run, and must be the same for it to go on.
 
-    One process at a time writes there; of several ranks only the first takes the ``lock``.
+    One run at a time writes there; of several ranks only the first takes the ``lock``.
     """
 
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any], *, lock: bool = True) -> None:
@@ -53,7 +53,7 @@ class Checkpoints:
         extra("safetensors.torch")
         to_json(self.run)
         make_folder(self.folder)
-        self._lock = _locked(self.folder / _LOCK) if lock else None
+        self._lock = _Lock(self.folder / _LOCK) if lock else None
 
     @property
     def exists(self) -> bool:
@@ -94,7 +94,7 @@ class Checkpoints:
         finally:
             lock, self._lock = self._lock, None
             if lock is not None:
-                os.close(lock)
+                lock.close()
 
     def _write(self, record: dict[str, Any], new: dict[str, dict[str, Tensor]]) -> None:
         for name, tensors in new.items():
@@ -138,6 +138,31 @@ class Checkpoints:
         if self._writes:  # a kill may have left files of the checkpoint before this one
             self._delete_all_but(record["files"])
         return record, loaded["state"], loaded.get("best")
+
+
+class _Lock:
+    """The right to write beside ``path``, for one run, until it is closed or the process ends."""
+
+    # The file's lock keeps other processes out, not another run of this one. By process: a fork copies it.
+    _held: ClassVar[dict[tuple[int, str], _Lock]] = {}
+
+    def __init__(self, path: Path) -> None:
+        self._name = os.getpid(), os.path.realpath(path)
+        if self._held.setdefault(self._name, self) is not self:
+            raise ValueError(
+                f"checkpoint folder {path.parent} is in use: another run of this process trains with it. "
+                "Give each run a folder of its own."
+            )
+        try:
+            self._handle = _locked(path)
+        except BaseException:
+            del self._held[self._name]
+            raise
+
+    def close(self) -> None:
+        del self._held[self._name]
+        if self._handle is not None:
+            os.close(self._handle)
 
 
 def _locked(path: Path) -> int | None:

@@ -34,7 +34,7 @@ class Scores:
 @torch.no_grad()
 def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = None) -> Scores:
     """Score every row; nothing is read back from the device."""
-    log_probs = torch.zeros(len(rows), device=rows.device)
+    log_probs = torch.zeros(len(rows), dtype=torch.float32, device=rows.device)
     correct = torch.zeros(len(rows), dtype=torch.uint8, device=rows.device)
     loss_sum = torch.zeros((), dtype=torch.float64, device=rows.device)
     with evaluating(model):

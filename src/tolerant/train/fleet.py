@@ -67,12 +67,16 @@ class Fleet:
         progress: ProgressMode = "quiet" if current().rank else self.progress
         with stop.on_interrupt(), Display(progress) as show:
             runs = _Runs(self, jobs, on_result, stop, show)
-            runs.start_more()
-            while runs.active:
-                _let_go(runs.failed, self.device)
-                if not runs.step_each():
-                    time.sleep(1e-4)  # every run waits for the device
+            try:
                 runs.start_more()
+                while runs.active:
+                    _let_go(runs.failed, self.device)
+                    if not runs.step_each():
+                        time.sleep(1e-4)  # every run waits for the device
+                    runs.start_more()
+            finally:  # cut short, the error's traceback would hold the runs, and they their folders
+                for run, _ in runs.active.values():
+                    run.close()
         if stop.cut_short:
             raise KeyboardInterrupt("stopped; the same call goes on from the checkpoints.")
         return [runs.ended[index] for index in sorted(runs.ended)]

@@ -250,11 +250,12 @@ def build(
         raise ValueError(f"image_size must be at least (8, 8) for {name!r}; got {image_size!r}.")
     else:
         arguments.update(in_channels=in_channels, image_size=image_size)
-    with seeded(seed):
+    # On the CPU, whose generator has the seed, and in fp32, whatever torch's own defaults are.
+    with seeded(seed), torch.device("cpu"):
         model = MODELS[name](**arguments)
         for module in model.modules():
             if init == "he" and isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
             elif init == "glorot" and isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.xavier_uniform_(module.weight)
-    return model
+    return model.float()

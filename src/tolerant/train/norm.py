@@ -108,7 +108,7 @@ class _Fused(torch.autograd.Function):
 
         channels = x.shape[1]
         m = x.numel() // channels
-        stats = torch.empty(2, channels, device=x.device)
+        stats = torch.empty(2, channels, dtype=torch.float32, device=x.device)
         cut = _cut(m, channels)
         tickets = norm.tickets()
         with torch.cuda.device_of(x):
@@ -167,7 +167,7 @@ class _Cut:
         self.each = {"ROWS": rows, "COLS": cols, "num_warps": 4}
 
     def partial(self, x: Tensor) -> Tensor:
-        return torch.empty(self.sums_grid[0], 2, self.channels, device=x.device)
+        return torch.empty(self.sums_grid[0], 2, self.channels, dtype=torch.float32, device=x.device)
 
 
 _cut = functools.cache(_Cut)

@@ -214,6 +214,6 @@ def _zero_state(trained: Mapping[str, Tensor], recipe: Recipe) -> dict[str, dict
     """The optimiser's state by key and weight: zeros are what a first step starts from."""
     zeros = {name: torch.zeros_like(weight) for name, weight in trained.items()}
     if recipe.optimizer == "adam":
-        steps = {n: torch.zeros((), device=w.device) for n, w in trained.items()}
+        steps = {n: torch.zeros((), dtype=torch.float32, device=w.device) for n, w in trained.items()}
         return {"exp_avg": zeros, "exp_avg_sq": clone(zeros), "step": steps}
     return {"momentum_buffer": zeros} if recipe.momentum else {}

@@ -155,7 +155,7 @@ class Pruner:
 
     def index(self, ids: Iterable[Hashable] | np.ndarray | Tensor) -> Tensor:
         """int64 [n]: where the rows of these ids sit in ``kept`` and in the data set."""
-        return torch.tensor(self._index(ids))
+        return torch.tensor(self._index(ids), device="cpu")
 
     def update(
         self,

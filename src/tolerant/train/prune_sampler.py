@@ -38,8 +38,8 @@ class KeptSampler(Sampler[int]):
         self._pruner = pruner
         self._order = None
         if order is not None:
-            self._order = torch.tensor(read_positions("order", order, pruner.num_rows))
-        self._generator = generator
+            self._order = torch.tensor(read_positions("order", order, pruner.num_rows), device="cpu")
+        self.generator = generator  # by this name Accelerate keeps the ranks' orders alike
         self._num_replicas, self._rank = num_replicas, rank
 
     def __len__(self) -> int:
@@ -50,12 +50,13 @@ class KeptSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         order = self._order
         if order is None:
-            order = torch.randperm(self._pruner.num_rows, generator=self._generator)
+            where = "cpu" if self.generator is None else self.generator.device
+            order = torch.randperm(self._pruner.num_rows, generator=self.generator, device=where).cpu()
         order = order[self._pruner.kept[order]]
         if self._num_replicas > 1:
             # Ranks of unequal length hang in the first all-reduce the shorter ones miss, so the
             # order wraps around, as in torch's DistributedSampler.
-            places = torch.arange(len(self)) * self._num_replicas + self._rank
+            places = torch.arange(len(self), device="cpu") * self._num_replicas + self._rank
             order = order[places % max(1, len(order))]
         for block in order.split(_BLOCK):
             yield from block.tolist()

@@ -128,7 +128,7 @@ class Rows:
             for part in parts:
                 yield part, self._ready(self._resident[part], {})
         else:
-            order = torch.arange(len(self))
+            order = torch.arange(len(self), device="cpu")
             order = order[order // size % ranks.size == ranks.rank]
             for part, rows in zip(parts, self.read_ahead(order, size), strict=True):
                 yield part, self._ready(rows, {})

@@ -54,9 +54,13 @@ class Run:
         try:
             self._prepare(loss, graph)
         except BaseException:
-            if self._checkpoints is not None:
-                self._checkpoints.close()
+            self.close()
             raise
+
+    def close(self) -> None:
+        """Leave the checkpoint folder to others."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _prepare(self, loss: nn.Module, graph: bool | None) -> None:
         job, device = self.job, self.device
@@ -124,8 +128,7 @@ class Run:
         try:
             yield from self._epochs()
         finally:
-            if self._checkpoints is not None:
-                self._checkpoints.close()
+            self.close()
         self.result = self._finish()
         for callback in self._callbacks:
             callback.on_end(self.job, self.result)
@@ -177,7 +180,7 @@ class Run:
         """
         state = np.random.SeedSequence([self.recipe.seed, self.epoch]).generate_state(2)
         generator = torch.Generator().manual_seed(int(state[0]))
-        order = torch.randperm(len(self.rows), generator=generator)
+        order = torch.randperm(len(self.rows), generator=generator, device="cpu")
         draws = draw_epoch(len(self.rows), self.recipe, generator) if self.rows.draws else {}
         if self.pruner is not None and not self._prune_by_weight:
             order = order[self.pruner.kept[order]]
