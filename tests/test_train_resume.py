@@ -261,7 +261,9 @@ def test_damaged_checkpoints_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"checkpoint\.json is not a checkpoint of this version"):
         fit(checkpoint=tmp_path, recipe=recipe)
     (tmp_path / "checkpoint.json").write_text("{")
-    with pytest.raises(ValueError, match=r"checkpoint\.json is not a valid JSON"):
+    with pytest.raises(
+        ValueError, match=r"checkpoint\.json is not a valid JSON.*Delete the folder to start anew"
+    ):
         fit(checkpoint=tmp_path, recipe=recipe)
 
 

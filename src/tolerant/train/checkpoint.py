@@ -113,7 +113,10 @@ class Checkpoints:
         path = self.folder / _NAME
         if not self.exists:
             return None
-        record = read_json(path)
+        try:
+            record = read_json(path)
+        except ValueError as error:
+            raise ValueError(f"{error}. Delete the folder to start anew.") from error
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise ValueError(f"{path} is not a checkpoint of this version. Use another folder.")
         for name in {**self.run, **record["run"]}:
