@@ -369,11 +369,13 @@ def test_a_document_is_filled_and_filling_twice_changes_nothing(store: Store, tm
 
 def test_the_short_table_has_a_line_for_each_cell(store: Store) -> None:
     add(store, 0.99, loss="cce", transition="true")  # a method it does not show
-    text = brief.table1(select(store, "table1")).replace("\N{NO-BREAK SPACE}", " ")
+    text = brief.table1(select(store, "table1"), select(store, "cifar-n"))
+    text = text.replace("\N{NO-BREAK SPACE}", " ")
     cells = "82.00 ± 1.00 (81.88 ± 0.29) | 80.00 (87.13 ± 0.22) | 87.40 (87.62 ± 0.26)"
     assert f"| CIFAR-10 | uniform | 0.4 | {cells} | 1 to 3 |" in text
-    assert text.endswith("5 runs, 5.0 minutes of H200.")
-    assert brief.table1([]) == "No stored rows yet."
+    assert "| CIFAR-10N worse | human |  | 90.00 |  |  | 1 |" in text
+    assert text.endswith("6 runs, 6.0 minutes of H200.")
+    assert brief.table1([], []) == "No stored rows yet."
 
 
 def test_benchmark_tables_come_from_their_rows(tmp_path: Path) -> None:

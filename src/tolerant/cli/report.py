@@ -216,7 +216,7 @@ def _fill(docs: Path, store: Store) -> None:
         if name == "choices":
             return _choices()
         if name == "table1-brief":
-            return brief.table1(select(store, "table1"))
+            return brief.table1(select(store, "table1"), select(store, "cifar-n"))
         if name in (benches := brief.BENCHES | speed.BENCHES):
             return benches[name](Path(store.folder))
         if name in _CURVES:

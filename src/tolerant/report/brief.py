@@ -12,7 +12,7 @@ from tolerant.experiment.store import Row
 from tolerant.report.document import cost
 from tolerant.report.rows import NO_ROWS
 from tolerant.report.stats import summary
-from tolerant.report.table import DATASETS, METHODS, lines, number
+from tolerant.report.table import DATASETS, METHODS, Line, lines, number
 
 # Enough to see what the losses do: moderate and heavy uniform noise, and one class taken for another.
 CELLS = (("uniform", 0.4), ("uniform", 0.8), ("class-dependent", 0.4))
@@ -27,14 +27,17 @@ AUDIT_DATA = {
 }
 
 
-def table1(rows: Sequence[Row]) -> str:
-    """A part of table 1, one line a cell: ours, and in brackets the paper's number."""
+def table1(rows: Sequence[Row], by_people: Sequence[Row]) -> str:
+    """A part of table 1, one line a cell: ours, and in brackets the paper's number.
+
+    Below it the same ``by_people``, the rows of CIFAR-N, of which the paper has none.
+    """
     shown = [
         row
         for row in rows
         if (row["spec"]["noise"], row["spec"]["noise_rate"]) in CELLS and method(row["spec"]) in SHOWN
     ]
-    table = lines(shown, "table1")
+    table = [*lines(shown, "table1"), *lines(by_people, "cifar-n")]
     if not table:
         return NO_ROWS
     places = list(dict.fromkeys((line.dataset, line.noise, line.rate) for line in table))
@@ -44,14 +47,20 @@ def table1(rows: Sequence[Row]) -> str:
         cells = [found.get((*place, name)) for name in SHOWN]
         runs = [cell.main.n for cell in cells if cell is not None]
         span = f"{min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
-        numbers = ["" if c is None else f"{number(c.main)} ({number(c.paper, absent='–')})" for c in cells]
-        body.append([DATASETS.get(place[0], place[0]), place[1], f"{place[2]:g}", *numbers, span])
+        rate = f"{place[2]:g}" if place[1] != "human" else ""  # nobody set it
+        body.append([DATASETS.get(place[0], place[0]), place[1], rate, *map(_beside, cells), span])
     head = ["data set", "noise", "rate", *(METHODS[name] for name in SHOWN), "runs"]
     note = (
         "Clean test accuracy in per cent at the epoch of best noisy-validation accuracy, "
         "mean ± sample standard deviation over runs; in brackets the paper's."
     )
-    return f"{markdown(head, body, 3)}\n\n{note} {cost(shown)}."
+    return f"{markdown(head, body, 3)}\n\n{note} {cost([*shown, *by_people])}."
+
+
+def _beside(line: Line | None) -> str:
+    if line is None:
+        return ""
+    return number(line.main) + ("" if line.paper is None else f" ({number(line.paper)})")
 
 
 def audit(results: Path) -> str:
