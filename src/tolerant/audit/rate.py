@@ -30,7 +30,7 @@ class RateInterval:
 
     Measured on digits with uniform noise of 10, 20 and 40 % and class-dependent noise of 5, 10 and 20 % of
     all labels (results/bench/rate.jsonl): the drawn rate lies inside in all of 96 runs, half of them on seeds
-    that had no part in the design. So the interval, 6 to 18 points, is wider than its level asks for. The
+    that had no part in the design. So the interval, 6 to 19 points, is wider than its level asks for. The
     estimate is within half a point on average, but 6 points too low in the last noise, where 40 % of every
     second class carry the next one's label.
 
