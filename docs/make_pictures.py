@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from tolerant import theory
 from tolerant.losses import REGISTRY
 from tolerant.losses.phi import PHI
-from tolerant.report.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, STYLE, VERMILLION
+from tolerant.report.drawing import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, STYLE, VERMILLION
 
 ROOT = Path(__file__).parents[1]
 GREY = "#767676"

@@ -48,15 +48,10 @@ class OneRate:
         return OneRate(self.num_classes, wrong, sharpness), rows.log_likelihood(wrong)
 
     def refitter(
-        self, given_labels: Labels, probs: NDArray[np.floating], counted: NDArray[np.bool_]
-    ) -> Callable[[Labels], float]:
+        self, given_labels: Labels, probs: NDArray[np.floating]
+    ) -> Callable[[Labels, Labels], float]:
         whole = self._rows(given_labels, probs)
-
-        def wrong_among(index: Labels) -> float:
-            wrong, index = whole.take(index).fit(self.wrong), index[counted[index]]
-            return whole.take(index).expected_wrong(wrong) if len(index) else 0.0
-
-        return wrong_among
+        return lambda fitted, among: whole.take(among).expected_wrong(whole.take(fitted).fit(self.wrong))
 
     def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
         return self._rows(given_labels, probs).expected_wrong(self.wrong)

@@ -70,15 +70,17 @@ def rate_interval(
     members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
     counted = np.ones(num_rows, np.bool_) if counted is None else counted
     estimate = model.expected_wrong(given[counted], probs[counted])
-    refit = model.refitter(given, probs, counted)
+    refit = model.refitter(given, probs)
     less_sure = replace(model, sharpness=_SOFTER * model.sharpness)
-    softer = less_sure.refitter(given, probs, counted)(np.arange(num_rows))
+    softer = less_sure.refitter(given, probs)(np.arange(num_rows), np.flatnonzero(counted))
     # As many groups as have _RESAMPLE_ROWS rows, on average.
     num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / num_rows)))
     rates = np.empty(_RESAMPLES)
     for resample in range(_RESAMPLES):
         drawn = generator.integers(len(members), size=num_drawn)
-        rates[resample] = refit(np.concatenate([members[number] for number in drawn]))
+        rows = np.concatenate([members[number] for number in drawn])
+        among = rows[counted[rows]]
+        rates[resample] = refit(rows, among) if len(among) else 0.0
     error = _DEVIATIONS * rates.std(ddof=1) * np.sqrt(num_drawn / len(members))
     is_doubted = (probs.argmax(axis=1) != given)[counted]
     doubted = float(is_doubted.mean())

@@ -45,19 +45,15 @@ class WholeMatrix:
         return WholeMatrix(transition, sharpness), log_likelihood(rows, transition)
 
     def refitter(
-        self, given_labels: Labels, probs: NDArray[np.floating], counted: NDArray[np.bool_]
-    ) -> Callable[[Labels], float]:
-        """A function of row numbers: the share of wrong labels among the counted, T being fitted to all."""
+        self, given_labels: Labels, probs: NDArray[np.floating]
+    ) -> Callable[[Labels, Labels], float]:
+        """A function of row numbers: T fitted to the first, the share of wrong labels among the second."""
         sharp = sharpen(probs, self.sharpness)
 
-        def wrong_among(index: Labels) -> float:
-            transition = maximise(by_label(given_labels[index], sharp[index]), self.transition)
-            index = index[counted[index]]
-            return (
-                expected_wrong(by_label(given_labels[index], sharp[index]), transition) if len(index) else 0.0
-            )
+        def rows(index: Labels) -> list[Matrix]:
+            return by_label(given_labels[index], sharp[index])
 
-        return wrong_among
+        return lambda fitted, among: expected_wrong(rows(among), maximise(rows(fitted), self.transition))
 
     def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
         """The share of wrong labels among these."""

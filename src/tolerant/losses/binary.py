@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tolerant.losses.check import can_look_at, check_reduction, check_tensor
 from tolerant.losses.log_prob import compute_dtype
 from tolerant.losses.phi_losses import lq_or_truncated
+from tolerant.losses.reduction import nan_if_zero
 
 
 def binary_lq_loss(
@@ -67,8 +68,7 @@ def binary_lq_loss(
     if reduction == "sum":
         return losses.sum()
     divisor = divided_by.sum()
-    # Over no label at all the mean is NaN (0 / divisor), and its gradient 0, as that of the other losses.
-    return losses.sum() / torch.where(divisor == 0, 1.0, divisor) + ((divisor - divisor) / divisor).detach()
+    return losses.sum() / torch.where(divisor == 0, 1.0, divisor) + nan_if_zero(divisor)
 
 
 class BinaryLqLoss(nn.Module):

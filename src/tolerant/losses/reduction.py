@@ -106,5 +106,9 @@ def _to_rows(
     row_weight = row_weight / divisor
     if counts is not None:  # 0 / 0 where no row counts: the mean is NaN, the ignored rows' gradients are 0
         row_weight = torch.where(counts, row_weight, 0.0)
-    nan_if_empty = ((divisor - divisor) / divisor).detach()  # 0 / divisor
-    return flat, row_labels, row_weight, nan_if_empty
+    return flat, row_labels, row_weight, nan_if_zero(divisor)
+
+
+def nan_if_zero(divisor: Tensor) -> Tensor:
+    """To be added to a mean: NaN over nothing at all, else 0; without a gradient."""
+    return ((divisor - divisor) / divisor).detach()

@@ -4,85 +4,54 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
-
-import numpy as np
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tolerant.experiment.protocol import changes_of
 from tolerant.experiment.store import Row, Store
+from tolerant.report import drawing as draw
+from tolerant.report.drawing import BLACK, LINE_COLOURS
 from tolerant.report.rows import Cell, by_cell, mixed_versions
 from tolerant.report.table import DATASETS, METHODS, Line
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-P = ParamSpec("P")
-
-# Okabe & Ito: told apart with every kind of colour vision, and in print.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
-LINE_COLOURS = [ORANGE, SKY, GREEN, PURPLE, BLUE, VERMILLION]
 METHOD_COLOURS = dict(zip(METHODS, LINE_COLOURS, strict=True))
 NOISE_LINES = {"class-dependent": "--", "open-set": "-.", "human": ":"}
 Q_VALUES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "figure.dpi": 150,
-}
 
 
-def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        import matplotlib as mpl
-
-        with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-            return draw(*args, **kwargs)
-
-    return drawn
-
-
-@_styled
+@draw.styled
 def figure1(store: Store, rows: Sequence[Row]) -> Figure:
     """Figure 1: CCE against MAE on clean data (a, b), p_y of right and wrong labels (c)."""
-    figure, axes = _panels(1, 3)
+    figure, axes = draw.panels(1, 3)
     drawn: list[Row] = []
     for axis, letter, dataset in ((axes[0], "a", "cifar10"), (axes[1], "b", "cifar100")):
         axis.set_title(f"({letter}) {DATASETS[dataset]}, clean labels", loc="left")
         axis.set_ylabel("test accuracy (%)")
         for loss in ("cce", "mae"):
             drawn += (chosen := _where(rows, dataset=dataset, noise_rate=0.0, loss=loss))
-            _curve(axis, store, chosen, "test_accuracy", METHOD_COLOURS[loss], METHODS[loss], 100)
-        _finish(axis)
+            draw.curve(axis, store, chosen, "test_accuracy", METHOD_COLOURS[loss], METHODS[loss], 100)
+        draw.finish(axis)
     axis = axes[2]
     axis.set_title("(c) CIFAR-10, uniform noise 0.4", loc="left")
     axis.set_ylabel("mean $p_y$ on training rows")
     for loss, q in (("cce", 0.0), ("lq", 0.7)):
         drawn += (chosen := _where(rows, dataset="cifar10", noise_rate=0.4, loss=loss, q=q))
         for column, kind, line in (("p_y_right", "right", "-"), ("p_y_wrong", "wrong", "--")):
-            label = f"{_math(METHODS[loss])}, {kind} labels"
-            _curve(axis, store, chosen, column, METHOD_COLOURS[loss], label, line=line)
-    _finish(axis, bottom=0, top=1)
-    _title(figure, "Figure 1" + _runs(drawn))
+            label = f"{draw.in_math(METHODS[loss])}, {kind} labels"
+            draw.curve(axis, store, chosen, column, METHOD_COLOURS[loss], label, line=line)
+    draw.finish(axis, bottom=0, top=1)
+    draw.caption(figure, "Figure 1" + _runs(drawn))
     return figure
 
 
-@_styled
+@draw.styled
 def figure2(store: Store, rows: Sequence[Row]) -> Figure:
     """Figure 2: test accuracy (a to c) and validation loss (d to f) for six q at three rates."""
-    figure, axes = _panels(2, 3)
+    figure, axes = draw.panels(2, 3)
     drawn: list[Row] = []
     for column, rate in enumerate((0.0, 0.2, 0.6)):
         curves = [_where(rows, dataset="cifar10", noise_rate=rate, q=q) for q in Q_VALUES]
@@ -94,14 +63,14 @@ def figure2(store: Store, rows: Sequence[Row]) -> Figure:
             axis.set_title(f"({'abcdef'[3 * line + column]}) noise rate {rate:g}", loc="left")
             axis.set_ylabel(label)
             for q, chosen, colour in zip(Q_VALUES, curves, LINE_COLOURS, strict=True):
-                _curve(axis, store, chosen, name, colour, f"q = {q:g}", scale)
-            _finish(axis, legend=False)
-    _shared_legend(figure, axes)
-    _title(figure, "Figure 2: $L_q$ on CIFAR-10, uniform noise" + _runs(drawn))
+                draw.curve(axis, store, chosen, name, colour, f"q = {q:g}", scale)
+            draw.finish(axis, legend=False)
+    draw.shared_legend(figure, axes)
+    draw.caption(figure, "Figure 2: $L_q$ on CIFAR-10, uniform noise" + _runs(drawn))
     return figure
 
 
-@_styled
+@draw.styled
 def pruning(store: Store, rows: Sequence[Row]) -> Figure:
     """By epoch: how many pruned rows were wrong, how many wrong rows were pruned, and how many are left."""
     pruned = [row for row in rows if row["spec"]["prune"]]
@@ -111,7 +80,7 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
     for cell in order:
         panels.setdefault(_pruning_panel(cell), []).append(cell)
     rates = sorted({rate for *_, rate, _ in groups})
-    figure, axes = _panels(max(1, len(panels)), 3, height=2.1)
+    figure, axes = draw.panels(max(1, len(panels)), 3, height=2.1)
     for line, (title, cells) in enumerate(panels.items()):
         for number, (column, label) in enumerate(
             (
@@ -128,12 +97,12 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
                 by_people = noise == "human"  # at rates nobody set: told apart by data set
                 name = DATASETS.get(dataset, dataset) if by_people else f"{noise} {rate:g}"
                 colour = LINE_COLOURS[(place if by_people else rates.index(rate)) % len(LINE_COLOURS)]
-                _curve(axis, store, groups[cell], column, colour, name, line=NOISE_LINES.get(noise, "-"))
-            _finish(axis, legend=False, bottom=-0.03, top=1.03)  # shares, all on one scale
+                draw.curve(axis, store, groups[cell], column, colour, name, line=NOISE_LINES.get(noise, "-"))
+            draw.finish(axis, legend=False, bottom=-0.03, top=1.03)  # shares, all on one scale
             axis.margins(x=0)
             axis.set_xlim(left=0)  # precision begins with the first pruning, the others with the run
-    _shared_legend(figure, axes, columns=4)
-    _title(figure, "Pruning" + _runs(pruned))
+    draw.shared_legend(figure, axes, columns=4)
+    draw.caption(figure, "Pruning" + _runs(pruned))
     return figure
 
 
@@ -145,13 +114,13 @@ def _pruning_panel(cell: Cell) -> str:
     return DATASETS.get(dataset, dataset) + other
 
 
-@_styled
+@draw.styled
 def differences(table: Sequence[Line], title: str) -> Figure:
     """Ours minus the paper's for every cell, with the 95 % interval where there is one."""
     table = [line for line in table if line.paper is not None]
     places = sorted({(line.dataset, line.noise) for line in table}, key=_paper_place)
     columns = min(2, max(1, len(places)))
-    figure, axes = _panels(-(-len(places) // columns) or 1, columns, width=4.6)
+    figure, axes = draw.panels(-(-len(places) // columns) or 1, columns, width=4.6)
     methods = [m for m in METHOD_COLOURS if any(line.method == m for line in table)]
     for axis, (dataset, noise) in zip(axes, places, strict=False):
         here = [line for line in table if (line.dataset, line.noise) == (dataset, noise)]
@@ -171,7 +140,7 @@ def differences(table: Sequence[Line], title: str) -> Figure:
                 capsize=2,
                 linewidth=1,
                 color=colour,
-                label=_math(METHODS[line.method]),
+                label=draw.in_math(METHODS[line.method]),
             )
             if abs(difference) > limit:
                 edge = math.copysign(limit, difference)
@@ -188,25 +157,9 @@ def differences(table: Sequence[Line], title: str) -> Figure:
     for axis in axes[max(1, len(places)) :]:
         axis.remove()
     axes = axes[: max(1, len(places))]
-    _shared_legend(figure, axes)
-    _title(figure, title + _changed(line.protocol for line in table))
+    draw.shared_legend(figure, axes)
+    draw.caption(figure, title + _changed(line.protocol for line in table))
     return figure
-
-
-def _panels(
-    lines: int, columns: int, *, width: float = 3.1, height: float = 2.6
-) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * columns, 0.9 + height * lines), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False)
-    return figure, list(axes.flat)
-
-
-def _title(figure: Figure, title: str) -> None:
-    width = int(11 * figure.get_figwidth())  # letters that fit: a longer caption would be cut off
-    title = "\n".join(textwrap.fill(line, width) for line in title.splitlines())
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
 
 
 def _changed(protocols: Iterable[str]) -> str:
@@ -239,70 +192,6 @@ def _where(rows: Iterable[Row], *, q: float | None = None, **wanted: Any) -> lis
         if q in (None, has) and all(spec[name] == value for name, value in wanted.items()):
             found.append(row)
     return found
-
-
-def _curve(
-    axis: Axes,
-    store: Store,
-    rows: Sequence[Row],
-    column: str,
-    colour: str,
-    label: str,
-    scale: float = 1.0,
-    *,
-    line: str = "-",
-) -> None:
-    """Mean over seeds at the measured epochs, with the range of the seeds behind it."""
-    # A run that never pruned has no precision, one without validation rows no validation loss.
-    columns = [store.history(row).get(column) for row in rows]
-    runs = [np.array(values, dtype=float) * scale for values in columns if values is not None]
-    if not runs:
-        return
-    length = min(len(run) for run in runs)
-    values = np.stack([run[:length] for run in runs])
-    measured = np.isfinite(values).all(axis=0)
-    epochs = np.arange(1, length + 1)[measured]
-    values = values[:, measured]
-    gaps = len(epochs) < 2 or np.diff(epochs).max() > 1
-    marker = "o" if gaps else ""  # shows where the points are
-    axis.plot(epochs, values.mean(0), line, color=colour, label=label, lw=1.4, marker=marker, ms=2.5)
-    if len(runs) > 1:
-        axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.2, lw=0)
-
-
-def _finish(
-    axis: Axes, *, legend: bool = True, bottom: float | None = None, top: float | None = None
-) -> None:
-    if not axis.lines:
-        axis.text(0.5, 0.5, "no stored rows", transform=axis.transAxes, ha="center", color="#666666")
-        axis.set_xticks([])
-        axis.set_yticks([])
-        return
-    axis.set_xlabel("epoch")
-    axis.locator_params(axis="x", integer=True)
-    axis.set_ylim(bottom=bottom, top=top)
-    if legend:  # under the panel: curves may go anywhere inside it
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
-
-
-def _math(text: str) -> str:
-    return text.replace("L_q", "$L_q$")
-
-
-def _shared_legend(figure: Figure, axes: Sequence[Axes], columns: int = 6) -> None:
-    """One legend under all panels, each label once: methods in the order of their table, others as drawn."""
-    named: dict[str, Any] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-    order = [*map(_math, METHODS.values()), *named]
-    labels = sorted(named, key=order.index)
-    if labels:
-        handles = [named[label] for label in labels]
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
-    for axis in axes:
-        if not axis.has_data():
-            _finish(axis)
 
 
 def _paper_place(place: tuple[str, str]) -> tuple[int, str, str]:
