@@ -28,7 +28,7 @@ from tolerant import NoisyLabelClassifier
 from tolerant.data import TableEncoder, load
 from tolerant.experiment.row import hardware
 from tolerant.noise import corrupt, make_transition, symmetric, uniform
-from tolerant.train.device import pick_device
+from tolerant.train.engine.device import pick_device
 
 FOLDS = 5
 

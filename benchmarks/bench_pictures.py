@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from tolerant.audit.plan import Settings, make_job
 from tolerant.data import NoisyDataset, load
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, make_transition
-from tolerant.train.evaluate import predict_log_proba
-from tolerant.train.job import Job
-from tolerant.train.run import Run
+from tolerant.own_data.plan import Settings, make_job
+from tolerant.train.engine.evaluate import predict_log_proba
+from tolerant.train.engine.job import Job
+from tolerant.train.engine.run import Run
 
 EPOCHS = 30
 CPU = torch.device("cpu")

@@ -35,7 +35,7 @@ def measure(num_rows: int) -> dict[str, float]:
     """Build, two full passes of updates, one small update, on one core."""
     import torch
 
-    from tolerant.train.prune import Pruner
+    from tolerant.train.rounds.pruner import Pruner
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)

@@ -30,16 +30,15 @@ import bench_audit
 import numpy as np
 from sklearn.metrics import average_precision_score
 
-from tolerant import NoisyLabelClassifier
-from tolerant.audit import find_suspects
-from tolerant.audit.learn import Learned, learn
-from tolerant.audit.plan import Settings, make_job
-from tolerant.audit.scoring import OutOfFold, out_of_fold
+from tolerant import NoisyLabelClassifier, find_suspects
 from tolerant.data import NoisyDataset, load
 from tolerant.noise import corrupt, symmetric
-from tolerant.train.device import pick_device
-from tolerant.train.evaluate import predict_log_proba
-from tolerant.train.job import Job
+from tolerant.own_data.learn import Learned, learn
+from tolerant.own_data.out_of_fold import OutOfFold, out_of_fold
+from tolerant.own_data.plan import Settings, make_job
+from tolerant.train.engine.device import pick_device
+from tolerant.train.engine.evaluate import predict_log_proba
+from tolerant.train.engine.job import Job
 
 RATES = (0.1, 0.2, 0.4)
 K_GRID = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -103,7 +102,7 @@ def measure_k(seeds: range) -> Iterator[Row]:
         scored = OutOfFold(first.probs, np.ones(len(rows), bool))
         accuracy = {}
         for k in K_GRID:
-            with patch("tolerant.audit.learn.out_of_fold", lambda *_, scored=scored, **__: scored):
+            with patch("tolerant.own_data.learn.out_of_fold", lambda *_, scored=scored, **__: scored):
                 learned = learn(rows, Settings(seed=seed, k=k), folds=5, progress="quiet")
             accuracy[k] = test_accuracy(learned, test)
         yield {

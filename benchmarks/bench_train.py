@@ -32,7 +32,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.experiment.row import commit
 from tolerant.report.speed import GFLOP
 from tolerant.train import Fleet, Job, Recipe, build
-from tolerant.train.run import Run
+from tolerant.train.engine.run import Run
 
 BATCH = 128
 SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 2e-4}

@@ -7,13 +7,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tolerant.audit import whole_matrix
-from tolerant.audit.belief import fit_noise_model
-from tolerant.audit.one_rate import OneRate, OwnAndRest
-from tolerant.audit.rate import rate_interval
-from tolerant.audit.sharpen import sharpen
-from tolerant.audit.unweigh import unweigh
-from tolerant.audit.whole_matrix import WholeMatrix, by_label, expected_wrong, maximise
+from tolerant.suspects import whole_matrix
+from tolerant.suspects.noise_model import fit_noise_model
+from tolerant.suspects.one_rate import OneRate, OwnAndRest
+from tolerant.suspects.rate import rate_interval
+from tolerant.suspects.sharpen import sharpen
+from tolerant.suspects.unweigh import unweigh
+from tolerant.suspects.whole_matrix import WholeMatrix, by_label, expected_wrong, maximise
 
 NOISE = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.3, 0.0, 0.6, 0.1], [0.1, 0.0, 0.1, 0.8]])
 GUESS = 0.8 * np.eye(4) + 0.05

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tolerant.audit import Correction, apply_corrections, read_corrections
-from tolerant.audit.cells import csv_text, guard, unguard
+from tolerant.csv_cells import csv_text, guard, unguard
+from tolerant.review import Correction, apply_corrections, read_corrections
 
 IDS = np.array(["a.png", "b.png", "c.png"])
 NAMES = ("cat", "dog")

@@ -17,8 +17,6 @@ from train_helpers import pictures, table
 from typer.testing import CliRunner
 
 from tolerant import NoisyLabelClassifier
-from tolerant.audit.page import MOST_SHOWN
-from tolerant.audit.plan import Settings
 from tolerant.cli import make_app
 from tolerant.cli.audit import audit
 from tolerant.cli.doctor import EXTRAS
@@ -28,9 +26,11 @@ from tolerant.cli.train import train
 from tolerant.data import PUBLISHED
 from tolerant.experiment.grid import GRIDS, digits
 from tolerant.experiment.run import run
+from tolerant.own_data.plan import Settings
 from tolerant.report.rows import PROTOCOLS
+from tolerant.review.page import MOST_SHOWN
 from tolerant.train import MODELS
-from tolerant.train.recipe import Precision
+from tolerant.train.engine.recipe import Precision
 
 ROOT = Path(__file__).parents[1]
 

@@ -25,23 +25,25 @@ from train_helpers import pictures, table
 from typer.testing import CliRunner
 
 from tolerant import __version__, find_suspects
-from tolerant.audit import belief, page, run_folder
-from tolerant.audit import learn as learn_module
-from tolerant.audit import own_data as audit_own_data
-from tolerant.audit import suspects as suspects_module
-from tolerant.audit.corrections import CorrectedLabels
-from tolerant.audit.own_data import _fingerprint
-from tolerant.audit.plan import Settings
-from tolerant.audit.source import Features
-from tolerant.audit.text import TextFeatures
 from tolerant.cli import make_app
 from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
 from tolerant.data import load
 from tolerant.data import pictures as data_pictures
 from tolerant.data.digest import row_digests
+from tolerant.data.text import TextFeatures
 from tolerant.files import write_atomic
-from tolerant.train.job import Callback, Job, Record
+from tolerant.own_data import learn as learn_module
+from tolerant.own_data import run_folder
+from tolerant.own_data import train_source as audit_own_data
+from tolerant.own_data.plan import Settings
+from tolerant.own_data.source import Features
+from tolerant.own_data.train_source import _fingerprint
+from tolerant.review import page
+from tolerant.review.corrections import CorrectedLabels
+from tolerant.suspects import find as suspects_module
+from tolerant.suspects import noise_model as belief
+from tolerant.train.engine.job import Callback, Job, Record
 
 QUICK = ("--epochs", "15", "--folds", "2")
 FILES = {"model.safetensors", "audit.safetensors", "spec.json", "history.json", "suspects.csv", "report.html"}
@@ -572,7 +574,7 @@ def test_k_must_be_a_number_or_auto(tmp_path):
 @pytest.fixture
 def untrained(monkeypatch):
     """Fails the test if anything is trained."""
-    from tolerant.audit import own_data
+    from tolerant.own_data import train_source as own_data
 
     def learn(*_: Any, **__: Any) -> None:
         raise AssertionError("trained before the refusal")

@@ -17,15 +17,15 @@ import pandas
 import pytest
 from PIL import Image
 
-from tolerant.audit.source import Features, Source
-from tolerant.audit.table_rows import columns_and_values
-from tolerant.audit.text import TextFeatures
 from tolerant.data import TableEncoder, load
 from tolerant.data import arrays as arrays_module
 from tolerant.data import pictures as pictures_module
 from tolerant.data.frame import read_frame
 from tolerant.data.pictures import ImageFiles
+from tolerant.data.text import TextFeatures
 from tolerant.files import read_json, write_json
+from tolerant.own_data.source import Features, Source
+from tolerant.review.row_cells import columns_and_values
 
 
 def picture(path: Path, seed: int = 0, size: tuple[int, int] = (6, 5), mode: str = "RGB") -> None:

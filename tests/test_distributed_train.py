@@ -17,9 +17,10 @@ import torch.multiprocessing as mp
 from torch import nn
 from train_helpers import pictures, quick, table
 
-from tolerant.train import Callback, PruneSchedule, distributed, train
-from tolerant.train.capture import split_batches
-from tolerant.train.distributed import Ranks
+from tolerant.train import Callback, PruneSchedule, train
+from tolerant.train.engine import ranks as distributed
+from tolerant.train.engine.capture import split_batches
+from tolerant.train.engine.ranks import Ranks
 
 
 class Net(nn.Module):
@@ -182,7 +183,7 @@ def test_a_killed_rank_costs_no_row(tmp_path, restarts):
 import json, os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_distributed_train import CASES, run, torch
-from tolerant.train import distributed
+from tolerant.train.engine import ranks as distributed
 
 class Killed(torch.nn.Linear):
     """Ends rank 1 within the third epoch, the first time."""

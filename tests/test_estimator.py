@@ -22,13 +22,13 @@ from torch import nn
 from train_helpers import pictures, table
 
 from tolerant import NoisyLabelClassifier
-from tolerant.audit.belief import fit_noise_model
-from tolerant.audit.folds import deal_folds, first_copies
-from tolerant.audit.learn import believe, choose_k, learn
-from tolerant.audit.plan import Settings, make_job
-from tolerant.audit.scoring import out_of_fold
-from tolerant.audit.sparse import SparseRows
 from tolerant.data import NoisyDataset, TableEncoder
+from tolerant.data.sparse import SparseRows
+from tolerant.own_data.folds import deal_folds, first_copies
+from tolerant.own_data.learn import believe, choose_k, learn
+from tolerant.own_data.out_of_fold import out_of_fold
+from tolerant.own_data.plan import Settings, make_job
+from tolerant.suspects.noise_model import fit_noise_model
 
 
 def quick(**options: Any) -> NoisyLabelClassifier:
@@ -353,7 +353,7 @@ def test_folds_that_doubt_nearly_all_of_few_rows_leave_none_out(monkeypatch):
     X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
     for believed, trained in ((49, 60), (50, 50)):
         keep = np.arange(60) < believed
-        monkeypatch.setattr("tolerant.audit.learn.believe", lambda given, odds, keep=keep: keep)
+        monkeypatch.setattr("tolerant.own_data.learn.believe", lambda given, odds, keep=keep: keep)
         dataset = NoisyDataset(X.astype(np.float32), y, None, ("a", "b"))
         learned = learn(dataset, Settings(epochs=3), folds=2, device="cpu", progress="quiet")
         assert len(learned.job.dataset) == trained
@@ -364,7 +364,7 @@ def test_rows_that_only_the_folds_left_out_are_reported(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
     keep = np.arange(60) < 55
-    monkeypatch.setattr("tolerant.audit.learn.believe", lambda given, odds: keep)
+    monkeypatch.setattr("tolerant.own_data.learn.believe", lambda given, odds: keep)
     weight = np.r_[np.ones(40), np.zeros(20)]  # 40 rows train: too few for the rounds at k
     model = quick().fit(X, y, sample_weight=weight)
     assert model.kept_.tolist() == keep.tolist()
@@ -444,7 +444,7 @@ def test_the_ends_of_q_are_settings(q):
 
 def test_a_class_without_a_name_is_refused_before_training(blobs, monkeypatch):
     X, given, _ = blobs
-    monkeypatch.setattr("tolerant.audit.learn.out_of_fold", pytest.fail)
+    monkeypatch.setattr("tolerant.own_data.learn.out_of_fold", pytest.fail)
     with pytest.raises(ValueError, match=r"different names, none empty; got \('', 'b', 'c'\)"):
         quick().fit(X, np.array(["", "b", "c"])[given])
 

@@ -18,11 +18,11 @@ from train_helpers import table
 from typer.testing import CliRunner
 
 from tolerant import NoisyLabelClassifier, find_suspects
-from tolerant.audit.folds import _most_frequent, _together, choose_folds, deal_folds
-from tolerant.audit.plan import Settings, make_job
 from tolerant.cli import make_app
 from tolerant.data import NoisyDataset, load, split_validation
 from tolerant.files import read_json
+from tolerant.own_data.folds import _most_frequent, _together, choose_folds, deal_folds
+from tolerant.own_data.plan import Settings, make_job
 
 
 def patients(number: int = 60, pictures: int = 5) -> tuple[Any, Any, Any, Any]:
@@ -288,7 +288,7 @@ def test_without_a_doubt_the_interval_is_the_rule_of_three_of_the_groups():
 def test_the_width_does_not_depend_on_how_many_rows_are_resampled(monkeypatch):
     given, probs, patient = patients_and_probs(0, patients=200, pictures=10)
     whole = find_suspects(given, probs, groups=patient).noise_rate
-    monkeypatch.setattr("tolerant.audit.rate._RESAMPLE_ROWS", 400)
+    monkeypatch.setattr("tolerant.suspects.rate._RESAMPLE_ROWS", 400)
     part = find_suspects(given, probs, groups=patient).noise_rate
     assert part.low == pytest.approx(whole.low, abs=0.02)
     assert whole.estimate - whole.low > 0.03, "or the width would not show"

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tolerant.report.speed import GFLOP
-from tolerant.train.models import MODELS, build
+from tolerant.train.networks.models import MODELS, build
 
 
 @pytest.mark.parametrize("name", MODELS)

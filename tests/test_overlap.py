@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from tolerant.train import overlap
-from tolerant.train.overlap import Conv2d, _Conv, _eight_channels
+from tolerant.train.networks import overlap
+from tolerant.train.networks.overlap import Conv2d, _Conv, _eight_channels
 
 
 class _Now:

@@ -17,13 +17,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 from typer.testing import CliRunner
 
-from tolerant.audit import apply_corrections, find_suspects, read_corrections, write_page
-from tolerant.audit.cells import csv_text
-from tolerant.audit.run_folder import _CURVES as CURVES
+from tolerant import find_suspects
 from tolerant.cli import make_app
+from tolerant.csv_cells import csv_text
 from tolerant.data.dataset import NoisyDataset
 from tolerant.noise.corrupt import corrupt
 from tolerant.noise.transition import symmetric
+from tolerant.own_data.run_folder import _CURVES as CURVES
+from tolerant.review import apply_corrections, read_corrections, write_page
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402

@@ -18,12 +18,13 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tolerant.audit import Suspects, find_suspects, write_page
-from tolerant.audit.charts import MOST_CLASSES, curves, heat_map
-from tolerant.audit.thumbnails import PIXELS, data_uri
 from tolerant.data import load
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
+from tolerant.review import write_page
+from tolerant.review.charts import MOST_CLASSES, curves, heat_map
+from tolerant.review.thumbnails import PIXELS, data_uri
+from tolerant.suspects import Suspects, find_suspects
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -15,9 +15,9 @@ import torch.multiprocessing as mp
 from scipy.optimize import minimize
 from torch.utils.data import DataLoader, TensorDataset
 
-from tolerant.train import prune_gather
-from tolerant.train.measure import pruning_record
-from tolerant.train.prune import Pruner, PruneSchedule
+from tolerant.train.engine.measure import pruning_record
+from tolerant.train.rounds import gather as prune_gather
+from tolerant.train.rounds.pruner import Pruner, PruneSchedule
 
 
 def names(num_rows: int) -> list[tuple[str, int]]:

@@ -79,7 +79,7 @@ def test_two_ranks_write_the_run_of_one_process(data, tmp_path, options):
 KILLED = """
 import os, signal
 from tolerant.cli import main
-from tolerant.train.run import Run
+from tolerant.train.engine.run import Run
 
 train_epoch = Run._train_epoch
 
@@ -124,7 +124,8 @@ def test_two_ranks_make_the_row_of_the_local_engine(tmp_path):
 import json, torch
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.work import Work
-from tolerant.train import Fleet, distributed
+from tolerant.train.engine import ranks as distributed
+from tolerant.train import Fleet
 
 with distributed.join() as ranks:
     spec = RunSpec.from_dict(json.loads({json.dumps(spec.to_dict())!r}))

@@ -14,10 +14,11 @@ import pytest
 import torch
 from train_helpers import quick, table
 
-from tolerant.train import Callback, DivergedError, Fleet, Job, PruneSchedule, TrainResult, fleet, train
-from tolerant.train.capture import split_batches
-from tolerant.train.distributed import Ranks
-from tolerant.train.progress import Display
+from tolerant.train import Callback, DivergedError, Fleet, Job, PruneSchedule, TrainResult, train
+from tolerant.train.engine import fleet
+from tolerant.train.engine.capture import split_batches
+from tolerant.train.engine.display import Display
+from tolerant.train.engine.ranks import Ranks
 
 
 def job(seed: int = 0, **changes) -> Job:

@@ -10,10 +10,10 @@ import torch
 from train_helpers import pictures, quick, table
 
 from tolerant.train import DivergedError, Fleet, Job, PruneSchedule, train
-from tolerant.train.job import TrainResult
-from tolerant.train.models import build
-from tolerant.train.overlap import Overlap
-from tolerant.train.run import Run
+from tolerant.train.engine.job import TrainResult
+from tolerant.train.engine.run import Run
+from tolerant.train.networks.models import build
+from tolerant.train.networks.overlap import Overlap
 
 pytestmark = pytest.mark.gpu
 

@@ -24,8 +24,8 @@ import tolerant.files
 from tolerant.losses import make_loss
 from tolerant.noise.transition import symmetric
 from tolerant.train import Callback, PruneSchedule, TrainResult, train
-from tolerant.train.checkpoint import Checkpoints
-from tolerant.train.fleet import _Stop
+from tolerant.train.engine.checkpoint import Checkpoints
+from tolerant.train.engine.fleet import _Stop
 
 RECIPE = quick(epochs=30, dropout=0.2, lr=0.05, milestones=(20,))
 PRUNE = PruneSchedule(10, 5, 0.3)
@@ -366,6 +366,8 @@ def test_a_run_that_cannot_start_leaves_the_folder_to_others(tmp_path):
     fit(checkpoint=tmp_path)
     with pytest.raises(ValueError, match="belongs to another run") as kept:
         fit(checkpoint=tmp_path, loss="cce")
-    code = "import sys; from tolerant.train.checkpoint import Checkpoints; Checkpoints(sys.argv[1], {})"
+    code = (
+        "import sys; from tolerant.train.engine.checkpoint import Checkpoints; Checkpoints(sys.argv[1], {})"
+    )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     assert kept.value.__traceback__ is not None, "which holds the run"

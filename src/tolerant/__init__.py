@@ -15,24 +15,30 @@ from tolerant.losses import __all__ as _losses
 
 if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
     from tolerant import data as data
+    from tolerant import experiment as experiment
     from tolerant import noise as noise
+    from tolerant import suspects as suspects
     from tolerant import theory as theory
+    from tolerant import train as train
     from tolerant.adapters.sklearn import NoisyLabelClassifier as NoisyLabelClassifier
-    from tolerant.audit.suspects import find_suspects as find_suspects
-    from tolerant.train.prune import Pruner as Pruner
-    from tolerant.train.prune import PruneSchedule as PruneSchedule
+    from tolerant.suspects.find import find_suspects as find_suspects
+    from tolerant.train.rounds.pruner import Pruner as Pruner
+    from tolerant.train.rounds.pruner import PruneSchedule as PruneSchedule
 
 __version__ = "0.1.0"
 
 # Public name -> the module it comes from, or is.
 _LAZY = {
-    "Pruner": "tolerant.train.prune",
-    "PruneSchedule": "tolerant.train.prune",
+    "Pruner": "tolerant.train.rounds.pruner",
+    "PruneSchedule": "tolerant.train.rounds.pruner",
     "NoisyLabelClassifier": "tolerant.adapters.sklearn",
-    "find_suspects": "tolerant.audit.suspects",
+    "find_suspects": "tolerant.suspects.find",
     "data": "tolerant.data",
     "noise": "tolerant.noise",
+    "experiment": "tolerant.experiment",
+    "suspects": "tolerant.suspects",
     "theory": "tolerant.theory",
+    "train": "tolerant.train",
 }
 
 # What cannot load is not listed, or `help(tolerant)` and `import *` would fail; asked for, it says why.

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from tolerant.audit.sparse import SparseRows, unit_scale
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import CONSTANT
+from tolerant.data.sparse import SparseRows, unit_scale
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from torch.utils.data import (
 
 from tolerant.extras import extra
 from tolerant.functional import log_p_y
-from tolerant.train.evaluate import evaluating_with
-from tolerant.train.optim import to_host
-from tolerant.train.prune import Pruner, PruneSchedule
+from tolerant.train.engine.evaluate import evaluating_with
+from tolerant.train.engine.optim import to_host
+from tolerant.train.rounds.pruner import Pruner, PruneSchedule
 
 lightning = extra("lightning.pytorch", install="lightning")
 

@@ -13,11 +13,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import nn
 
 from tolerant.adapters.inputs import InputReader, frame_ids
-from tolerant.audit.learn import learn
-from tolerant.audit.plan import Settings
-from tolerant.audit.tensors import as_numpy
-from tolerant.train.device import pick_device
-from tolerant.train.evaluate import predict_log_proba
+from tolerant.own_data.learn import learn
+from tolerant.own_data.plan import Settings
+from tolerant.suspects.arrays import as_numpy
+from tolerant.train.engine.device import pick_device
+from tolerant.train.engine.evaluate import predict_log_proba
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
@@ -37,13 +37,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     q : float in [0, 1] or "auto"
         Of L_q: 0 is cross entropy, 1 half of MAE; larger tolerates more noise, learns slower.
         "auto" goes by the number of classes: 0.38 for two, 0.7 (the paper's) for ten, 0.5 from 25 on
-        (:func:`tolerant.audit.plan.choose_q` says why). A few thousand photographs are hard for a network
+        (:func:`tolerant.own_data.plan.choose_q` says why). A few thousand photographs are hard for a network
         that starts from nothing: at most 0.3.
     k : float in (0, 1) or "auto"
         Rows with p_y of at most k are pruned, unless they are more than half of the rows, or three quarters
         of their class: then the model is too weak to judge, and none of these are. "auto" takes the
         out-of-fold p_y below which as many rows lie as labels are estimated to be wrong
-        (:func:`tolerant.audit.learn.learn`); no true label is used. On digits (six noises, one seed each)
+        (:func:`tolerant.own_data.learn.learn`); no true label is used. On digits (six noises, one seed each)
         neither "auto" nor the best k from 0.1 to 0.9 was more accurate than 0.5 (results/bench/rate.jsonl).
     model : "auto", str or callable
         "auto": a dense network for features and for small grey pictures, a small convolutional one for others
@@ -85,7 +85,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Estimated share of wrong labels, and between which values it may lie.
     transition_ : ndarray (classes, classes)
         Estimated, [i, j] = P(given = j given that true = i).
-    suspects_ : tolerant.audit.Suspects
+    suspects_ : tolerant.suspects.Suspects
         Rows whose label the model would change, most doubtful first; ``suspects_.to_frame()``. Their `ids`
         are a frame's own index where that names each row, else row numbers, as `index` always is.
     model_, history_, k_ : nn.Module, list of dict, float or None

@@ -30,9 +30,9 @@ from torch.utils.data import DataLoader, Dataset
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.functional import log_p_y
-from tolerant.train.evaluate import evaluating_with
-from tolerant.train.optim import to_host
-from tolerant.train.prune import Pruner, PruneSchedule
+from tolerant.train.engine.evaluate import evaluating_with
+from tolerant.train.engine.optim import to_host
+from tolerant.train.rounds.pruner import Pruner, PruneSchedule
 
 transformers = extra("transformers", install="transformers")
 

@@ -43,8 +43,8 @@ def audit(
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
     options = dict(locals())  # the arguments, before there are other variables
-    from tolerant.audit.plan import Settings
-    from tolerant.audit.run_folder import load_history, load_run, load_suspects, unfinished, write_review
+    from tolerant.own_data.plan import Settings
+    from tolerant.own_data.run_folder import load_history, load_run, load_suspects, unfinished, write_review
 
     if not (Path(source) / "spec.json").is_file() and not unfinished(source):
         rows = opt.make_source(source, options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tolerant.audit.source import Source
+    from tolerant.own_data.source import Source
 
 SourceArgument = Annotated[
     str,
@@ -88,8 +88,8 @@ def make_source(name: str, options: Mapping[str, Any], beside: str | None = None
 
     ``beside``: another source that the command reads, to which ``--root`` may apply.
     """
-    from tolerant.audit.source import Source
     from tolerant.data.sources import NAMED
+    from tolerant.own_data.source import Source
 
     published = NAMED.keys() - {"digits"}  # scikit-learn has them
     if options.get("root") is not None and published.isdisjoint((name, beside)):

@@ -14,10 +14,10 @@ import typer
 from tolerant.cli.options import DATA
 
 if TYPE_CHECKING:
-    from tolerant.audit import Suspects
-    from tolerant.audit.learn import Learned
-    from tolerant.audit.plan import Settings
-    from tolerant.audit.source import Source
+    from tolerant.own_data.learn import Learned
+    from tolerant.own_data.plan import Settings
+    from tolerant.own_data.source import Source
+    from tolerant.suspects import Suspects
 
 RUN = Path("run")  # where `tolerant train` writes unless told
 # Parameters of `train` and `audit` that the command suggested next does not repeat: it has its own.
@@ -27,8 +27,8 @@ _SAID_ANEW = ("context", "source", "out", "labels", "limit")
 def train(source: Source, out: Path, settings: Settings, *, device: str, **options: Any) -> Learned:
     """`train_source` over all ranks of torchrun; only rank 0 returns, the others exit."""
     from tolerant import __version__
-    from tolerant.audit.own_data import train_source
-    from tolerant.train import distributed
+    from tolerant.own_data.train_source import train_source
+    from tolerant.train.engine import ranks as distributed
 
     with distributed.join(device) as ranks, warnings.catch_warnings():
         if ranks.rank:
@@ -77,8 +77,8 @@ def print_summary(
 
     ``out`` and ``settings``: folder and options to suggest for the next training; None: the defaults.
     """
-    from tolerant.audit.charts import percent
-    from tolerant.audit.plan import LEAST_TO_PRUNE
+    from tolerant.own_data.plan import LEAST_TO_PRUNE
+    from tolerant.review.charts import percent
 
     rate = suspects.noise_rate
     typer.echo(

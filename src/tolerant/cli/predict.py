@@ -28,11 +28,11 @@ def predict(
     """
     import numpy as np
 
-    from tolerant.audit.cells import csv_text
-    from tolerant.audit.run_folder import load_run
+    from tolerant.csv_cells import csv_text
     from tolerant.files import write_atomic
-    from tolerant.train.device import pick_device
-    from tolerant.train.evaluate import predict_log_proba
+    from tolerant.own_data.run_folder import load_run
+    from tolerant.train.engine.device import pick_device
+    from tolerant.train.engine.evaluate import predict_log_proba
 
     saved = load_run(run)
     new = opt.make_source(source, {"split": split, "root": root, "id": id, "file": file, "text": text})

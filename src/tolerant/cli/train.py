@@ -12,7 +12,7 @@ from tolerant.cli import options as opt
 from tolerant.cli import own_data as own
 
 if TYPE_CHECKING:
-    from tolerant.train.recipe import Precision
+    from tolerant.train.engine.recipe import Precision
 
 
 def train(
@@ -68,7 +68,7 @@ def train(
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
     options = dict(locals())  # the arguments, before there are other variables
-    from tolerant.audit.plan import Settings
+    from tolerant.own_data.plan import Settings
 
     _check_loss_options(context, loss, k, epochs, folds)
     rows = opt.make_source(source, options)
@@ -97,8 +97,8 @@ def train(
 
 def _check_loss_options(context: typer.Context, loss: str, k: str, epochs: int | None, folds: int) -> None:
     """A usage error for --q or --k if the training would ignore it."""
-    from tolerant.audit.plan import LEAST_EPOCHS_TO_PRUNE, TRUNCATED
     from tolerant.losses.registry import REGISTRY
+    from tolerant.own_data.plan import LEAST_EPOCHS_TO_PRUNE, TRUNCATED
 
     if loss in REGISTRY and loss != TRUNCATED:  # an unknown loss is refused by its own name
         if loss != "lq":

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from tolerant.experiment.spec import RunSpec
-from tolerant.train.prune import PruneSchedule
-from tolerant.train.recipe import Recipe
+from tolerant.train.engine.recipe import Recipe
+from tolerant.train.rounds.pruner import PruneSchedule
 
 CHOICES = {
     "weight decay 2e-4 in torch's sense": (

@@ -9,7 +9,7 @@ from typing import Any
 from tolerant.experiment import gce2018
 from tolerant.experiment.protocol import with_changes
 from tolerant.experiment.spec import RunSpec
-from tolerant.train.recipe import Recipe
+from tolerant.train.engine.recipe import Recipe
 
 DIGITS = Recipe(
     epochs=8,

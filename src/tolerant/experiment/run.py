@@ -16,7 +16,7 @@ from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row, Store, locked
 from tolerant.experiment.work import OnEpoch
 from tolerant.files import make_folder
-from tolerant.train.device import pick_device
+from tolerant.train.engine.device import pick_device
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
 from tolerant.noise import anchor_points
 from tolerant.train import Callback, Job, TrainResult
-from tolerant.train.checkpoint import twelve_a_run
+from tolerant.train.engine.checkpoint import twelve_a_run
 
 OnEpoch = Callable[[RunSpec, int], None]
 History = dict[str, Any]

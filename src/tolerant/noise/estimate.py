@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tolerant.checks import check_labels
 from tolerant.matrix import Transition, check_transition
-from tolerant.noise.checks import check_labels
 
 Probs = NDArray[np.floating]
 

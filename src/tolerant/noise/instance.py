@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tolerant.noise.checks import (
+from tolerant.checks import (
     check_labels,
     check_num_classes,
     check_rate,

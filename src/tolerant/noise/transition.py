@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tolerant.checks import check_num_classes, check_rate, check_whole
 from tolerant.class_names import CIFAR100
 from tolerant.matrix import Transition
-from tolerant.noise.checks import check_num_classes, check_rate, check_whole
 from tolerant.noise.class_names import CIFAR100_SUPERCLASSES, PAPER_MAPS, same_name
 
 Names = Sequence[str]

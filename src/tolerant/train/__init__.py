@@ -5,15 +5,15 @@ or several in turn. A run has `rows` on the device and a `capture.Stepper` that 
 the weights, `measure` takes the numbers of an epoch, `prune` decides which rows train, `checkpoint` saves.
 """
 
-from tolerant.train.evaluate import predict_log_proba
-from tolerant.train.fleet import Fleet
-from tolerant.train.job import Callback, Job, TrainResult
-from tolerant.train.loop import train
-from tolerant.train.measure import DivergedError
-from tolerant.train.models import MODELS, build
-from tolerant.train.prune import Pruner, PruneSchedule
-from tolerant.train.recipe import Recipe
-from tolerant.train.rows import Preprocess
+from tolerant.train.engine.device_rows import Preprocess
+from tolerant.train.engine.evaluate import predict_log_proba
+from tolerant.train.engine.fleet import Fleet
+from tolerant.train.engine.job import Callback, Job, TrainResult
+from tolerant.train.engine.loop import train
+from tolerant.train.engine.measure import DivergedError
+from tolerant.train.engine.recipe import Recipe
+from tolerant.train.networks.models import MODELS, build
+from tolerant.train.rounds.pruner import Pruner, PruneSchedule
 
 __all__ = [
     "MODELS",

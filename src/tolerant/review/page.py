@@ -1,0 +1,170 @@
+"""The review page: one HTML file that shows suspects and takes a person's decisions.
+
+Layout, style and behaviour lie in `template/`; they are put into one file here, so that the page needs no
+network and can be mailed. Its content security policy names the hash of its own script and style: nothing
+else runs, whatever the data holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tolerant.extras import extra
+from tolerant.files import write_atomic
+from tolerant.review.charts import curves, heat_map, percent
+from tolerant.review.row_cells import columns_and_values, cut
+from tolerant.review.thumbnails import thumbnails
+from tolerant.suspects.find import Suspects
+
+if TYPE_CHECKING:
+    from tolerant.data.dataset import NoisyDataset
+
+SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "review.js")
+MOST_SHOWN = 5_000
+_MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
+_RATE_MEANS = (
+    "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
+    "down to hard rows, its upper end counts every row that looks like another class; "
+    "both include the sampling error. Mistakes that follow a rule which the model can learn "
+    "from the inputs do not show."
+)
+
+
+def write_page(
+    path: str | os.PathLike[str],
+    suspects: Suspects,
+    dataset: NoisyDataset,
+    *,
+    title: str = "Label review",
+    history: Mapping[str, Sequence[float | None]] | None = None,
+    feature_names: Sequence[str] | None = None,
+    limit: int = MOST_SHOWN,
+) -> None:
+    """Write the review page of `suspects`, rows of `dataset`, to `path`.
+
+    Args:
+        path: the file, usually `report.html`; replaced whole or not at all.
+        suspects: from :func:`tolerant.find_suspects` on all rows of `dataset`, in its order.
+        dataset: where the pictures, texts or rows come from.
+        title: what the data is called; heading of the page.
+        history: numbers by epoch, one series a name, drawn as small charts.
+        feature_names: of a table's features; not needed where the data set has its cells, which
+            are shown as they stand in the file.
+        limit: the most suspects on the page, the most doubtful ones. A picture takes up to 6 kB.
+
+    Decisions are remembered by the browser under a hash of what is shown: writing the page again
+    for the same suspects keeps them.
+    """
+    if len(dataset) != suspects.num_rows:
+        raise ValueError(
+            f"dataset must be the one the suspects come from, with {suspects.num_rows} rows; "
+            f"got {len(dataset)}."
+        )
+    shown = suspects.head(limit)
+    inputs = _inputs(shown, dataset, feature_names)
+    content = _columns(shown) | inputs
+    kind = "image" if "pictures" in inputs else dataset.kind
+    summary = _summary(suspects, shown, title, history or {}) | {"kind": kind}
+    write_atomic(path, _render(summary, content))
+
+
+def _render(summary: Mapping[str, Any], content: Mapping[str, Any]) -> str:
+    jinja2 = extra("jinja2")
+    markup = extra("markupsafe").Markup
+    folder = resources.files("tolerant.review") / "template"
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    parts = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{parts}}})();\n'
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
+    return template.render(
+        summary,
+        num="{:,}".format,
+        style=markup(style),
+        script=markup(script),
+        style_hash=_csp_hash(style),
+        script_hash=_csp_hash(script),
+        data=markup(_json_for_script(content)),  # escaped there
+    )
+
+
+def _json_for_script(content: Mapping[str, Any]) -> str:
+    """JSON that cannot end its script element, nor start a comment or a tag in it.
+
+    ASCII only, so U+2028 and U+2029 are escapes too and the file reads the same in any encoding.
+    """
+    text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _csp_hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _columns(shown: Suspects) -> dict[str, Any]:
+    columns = {
+        "classes": list(shown.class_names),
+        "ids": [str(row_id) for row_id in shown.ids],
+        "index": shown.index.tolist(),
+        "given": shown.given_labels.tolist(),
+        "suggested": shown.suggested_labels.tolist(),
+        "p": np.round(shown.p_y, 4).tolist(),
+        "confidence": np.round(shown.confidence, 4).tolist(),
+        "kept": None if shown.kept is None else shown.kept.tolist(),
+        "prunedAt": shown.prune_epochs(),
+    }
+    identity = [columns[name] for name in ("classes", "ids", "given", "suggested")]
+    run = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    return columns | {"run": run}
+
+
+def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str] | None) -> dict[str, Any]:
+    files = () if dataset.files is None else dataset.files[shown.index]
+    if dataset.kind == "image" or (len(files) and all(map(os.path.isfile, files))):
+        return {"pictures": thumbnails(dataset, shown.index)}
+    if dataset.kind == "text":
+        return {"texts": [cut(str(text), _MOST_CHARACTERS) for text in dataset.inputs[shown.index]]}
+    names, values = columns_and_values(dataset, shown.index, feature_names)
+    return {"features": names, "values": values}
+
+
+def _summary(
+    suspects: Suspects,
+    shown: Suspects,
+    title: str,
+    history: Mapping[str, Sequence[float | None]],
+) -> dict[str, Any]:
+    rate = suspects.noise_rate
+    names = suspects.class_names
+    pairs = set(zip(shown.suggested_labels.tolist(), shown.given_labels.tolist(), strict=True))
+    return {
+        "title": title,
+        "num_rows": suspects.num_rows,
+        "num_suspects": len(suspects),
+        "num_shown": len(shown),
+        "num_reviewed": suspects.num_reviewed,
+        "weak": suspects.weak,
+        "num_classes": len(names),
+        "has_kept": suspects.kept is not None,
+        "first_classes": names[:4],
+        "kept_share": None if suspects.kept_share is None else percent(suspects.kept_share),
+        "noise": {
+            "estimate": percent(rate.estimate),
+            "low": percent(rate.low),
+            "high": percent(rate.high),
+            "x": f"{100 * rate.low:.2f}",
+            "width": f"{max(100 * (rate.high - rate.low), 0.4):.2f}",
+            "mark": f"{100 * rate.estimate - 0.3:.2f}",
+            "meaning": _RATE_MEANS,
+        },
+        "heat": heat_map(suspects.transition, names, pairs),
+        "curves": curves(history),
+    }

@@ -1,0 +1,48 @@
+"""How likely each given label is right, from a model's predictions alone.
+
+A small probability of the given label can mean three things: the label is wrong, the row is hard, or the
+model is unsure in general. They are told apart by fitting, to the given labels themselves,
+
+    P(given = j | row)  =  sum_i  p_i^s / sum(p^s)  *  T[i, j]
+
+with a sharpness s (one number, which corrects a model that is too sure or, like one trained with cross
+entropy on wrong labels, not sure enough) and a transition matrix T. Both maximise the likelihood: for a fixed
+s the problem is concave in T and expectation maximisation solves it. Bayes' rule then gives the probability
+that a label is right.
+
+In first trials, not stored, the ranking was better than by p_y alone where one class is mistaken for another,
+as good under heavy uniform noise, and slightly worse under light uniform noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tolerant.suspects.one_rate import OneRate
+from tolerant.suspects.whole_matrix import WholeMatrix
+
+NoiseModel = WholeMatrix | OneRate
+
+# The sharpnesses to try: L_q networks land at 0.5 to 1.1, cross entropy at 1 to 8. From the largest down,
+# since each fit of T starts from the one before: EM is slow to raise an entry of T that is nearly 0, and a T
+# fitted to sharper probabilities has no such entry.
+_SHARPNESS = np.geomspace(12.0, 0.25, 14)
+_FIRST_GUESS = 0.2  # the share of labels drawn at random
+# If T would have more entries than this for each row, it is taken to be symmetric: one noise rate, and all
+# mistakes equally likely. So few rows do not determine so many numbers: the fit would take minutes, find too
+# much noise, and rank no better.
+_ENTRIES_A_ROW = 10
+
+
+def fit_noise_model(given_labels: NDArray[np.int64], probs: NDArray[np.floating]) -> NoiseModel:
+    """The sharpness and the transition matrix under which the given labels are most likely."""
+    num_rows, num_classes = probs.shape
+    kind = OneRate if num_classes**2 > _ENTRIES_A_ROW * num_rows else WholeMatrix
+    model: NoiseModel = kind.guess(num_classes, _FIRST_GUESS)
+    best_fit, best = -np.inf, model
+    for sharpness in map(float, _SHARPNESS):
+        model, fit = model.refit(given_labels, probs, sharpness)
+        if fit > best_fit:
+            best_fit, best = fit, model
+    return best

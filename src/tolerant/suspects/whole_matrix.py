@@ -1,0 +1,123 @@
+"""The noise model of enough rows: a transition matrix T, with a noise rate for every pair of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tolerant.noise.transition import symmetric, uniform
+from tolerant.suspects.sharpen import sharpen
+
+Matrix = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+_STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
+_MOST_ITERATIONS = 100
+_BLOCK = 1 << 22  # numbers in one temporary: 32 MiB
+
+
+@dataclass(frozen=True)
+class WholeMatrix:
+    """A sharpness and a T (:mod:`tolerant.suspects.noise_model`)."""
+
+    transition: Matrix
+    sharpness: float = 1.0
+
+    @classmethod
+    def guess(cls, num_classes: int, random: float) -> WholeMatrix:
+        """To start a fit from: this share of the labels is drawn from all classes."""
+        return cls(uniform(num_classes, random))
+
+    @property
+    def num_free(self) -> int:
+        """How many numbers a fit finds: each row of T sums to 1."""
+        return len(self.transition) * (len(self.transition) - 1)
+
+    def refit(
+        self, given_labels: Labels, probs: NDArray[np.floating], sharpness: float
+    ) -> tuple[WholeMatrix, float]:
+        """The most likely T at this sharpness, starting from the present one; and its log likelihood."""
+        rows = by_label(given_labels, sharpen(probs, sharpness))
+        transition = maximise(rows, self.transition)
+        return WholeMatrix(transition, sharpness), log_likelihood(rows, transition)
+
+    def refitter(
+        self, given_labels: Labels, probs: NDArray[np.floating]
+    ) -> Callable[[Labels, Labels], float]:
+        """A function of row numbers: T fitted to the first, the share of wrong labels among the second."""
+        sharp = sharpen(probs, self.sharpness)
+
+        def rows(index: Labels) -> list[Matrix]:
+            return by_label(given_labels[index], sharp[index])
+
+        return lambda fitted, among: expected_wrong(rows(among), maximise(rows(fitted), self.transition))
+
+    def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+        """The share of wrong labels among these."""
+        return expected_wrong(by_label(given_labels, sharpen(probs, self.sharpness)), self.transition)
+
+    def log_likelihood(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+        """Of these labels."""
+        return log_likelihood(by_label(given_labels, sharpen(probs, self.sharpness)), self.transition)
+
+    def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
+        """[N] log P(right) - log P(wrong) of each given label.
+
+        T enters halfway to its symmetric average. On its own it also learns which classes the model
+        confuses, and then suspects every row of a hard pair: under uniform noise the ranking suffers.
+        """
+        num_rows, num_classes = probs.shape
+        average = symmetric(num_classes, 1.0 - self.transition.diagonal().mean())
+        damped = (self.transition + average) / 2
+        result = np.empty(num_rows)
+        step = max(1, _BLOCK // num_classes)
+        for start in range(0, num_rows, step):
+            given = given_labels[start : start + step]
+            belief = sharpen(probs[start : start + step], self.sharpness) * damped[:, given].T
+            right = belief[np.arange(len(given)), given]
+            belief[np.arange(len(given)), given] = 0.0
+            wrong = belief.sum(axis=1)
+            result[start : start + step] = np.log(right + 1e-300) - np.log(wrong + 1e-300)
+        return result
+
+
+def by_label(given_labels: Labels, sharp: Matrix) -> list[Matrix]:
+    """The rows of `sharp` that carry label 0, those that carry label 1, and so on."""
+    counts = np.bincount(given_labels, minlength=sharp.shape[1])
+    order = np.argsort(given_labels, kind="stable")
+    return np.split(sharp[order], np.cumsum(counts)[:-1])
+
+
+def maximise(rows: list[Matrix], transition: Matrix) -> Matrix:
+    """The most likely T for the rows of each given label, from a first guess, by EM."""
+    # Keeps every label possible, so no division by zero; a class without any row keeps its label.
+    least = np.full_like(transition, 1e-9) + 1e-3 * np.eye(len(transition))
+    for _ in range(_MOST_ITERATIONS):
+        counts = np.empty_like(transition)  # expected number of rows [true, given]
+        for label, own in enumerate(rows):
+            column = transition[:, label]
+            counts[:, label] = column * ((1.0 / (own @ column)) @ own)
+        counts += least
+        updated = counts / counts.sum(axis=1, keepdims=True)
+        moved = float(np.abs(updated - transition).max())
+        transition = updated
+        if moved < _STILL:
+            break
+    return transition
+
+
+def log_likelihood(rows: list[Matrix], transition: Matrix) -> float:
+    """Of the given labels, from the sharpened rows that carry each."""
+    return sum(float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows))
+
+
+def expected_wrong(rows: list[Matrix], transition: Matrix) -> float:
+    """The share of wrong labels that T and these rows of each given label lead one to expect."""
+    right = sum(
+        float((own[:, label] * transition[label, label] / (own @ transition[:, label])).sum())
+        for label, own in enumerate(rows)
+    )
+    return min(max(1.0 - right / sum(len(own) for own in rows), 0.0), 1.0)

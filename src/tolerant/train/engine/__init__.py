@@ -1,0 +1,1 @@
+"""The training loop: one run, several side by side, captured steps, checkpoints, ranks."""

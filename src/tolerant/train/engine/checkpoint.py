@@ -1,0 +1,209 @@
+"""A run on disk: weights as safetensors, everything else as JSON, never half written.
+
+``checkpoint.json`` is the checkpoint: it names the files it needs, which are written before it and
+deleted after the next one stands. A stop at any moment leaves the old one or the new one whole.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from tolerant.extras import extra
+from tolerant.files import make_folder, read_json, to_json, write_atomic, write_json
+from tolerant.train.engine.optim import to_host
+
+FORMAT = 1
+_NAME = "checkpoint.json"
+_LOCK = ".checkpoint.lock"
+
+
+def twelve_a_run(epochs: int) -> int:
+    """Epochs between two checkpoints. One of ResNet-34 with its momentum is 170 MB: too much for each epoch.
+
+    >>> twelve_a_run(120), twelve_a_run(5)
+    (10, 1)
+    """
+    return max(1, epochs // 12)
+
+
+class Checkpoints:
+    """The checkpoint in one folder; ``run`` describes the run, and must be the same for it to go on.
+
+    One run at a time writes there; of several ranks only the first takes the ``lock``.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any], *, lock: bool = True) -> None:
+        self.folder = Path(folder)
+        self.run = dict(run)
+        self._writes = lock
+        self._best: str | None = None  # the file of best weights that is known to be this run's
+        self._writer = ThreadPoolExecutor(1)
+        self._pending: Future[None] | None = None
+        # A read-only folder, or a numpy number among the values, is refused before an epoch is spent.
+        extra("safetensors.torch")
+        to_json(self.run)
+        make_folder(self.folder)
+        self._lock = _Lock(self.folder / _LOCK) if lock else None
+
+    @property
+    def exists(self) -> bool:
+        return (self.folder / _NAME).exists()
+
+    def save(
+        self,
+        record: Mapping[str, Any],
+        state: Mapping[str, Tensor],
+        best: Mapping[str, Tensor] | None,
+    ) -> None:
+        """Copy everything now and write it in another thread: the device need not wait for a disk.
+
+        The best weights are written only if they are of another epoch than the last time. An error in
+        writing is raised by the next `save` or `flush`.
+        """
+        self.flush()
+        files = {"state": f"state-{record['epoch']:05d}-{record['step']:07d}.safetensors"}
+        new = {files["state"]: to_host(state)}
+        if best is not None:
+            files["best"] = f"best-{record['best_epoch']:05d}.safetensors"
+            if files["best"] != self._best:
+                new[files["best"]] = to_host(best)
+        text = {"format": FORMAT, "run": self.run, **copy.deepcopy(dict(record)), "files": files}
+        self._pending = self._writer.submit(self._write, text, new)
+        self._best = files.get("best")
+
+    def flush(self) -> None:
+        """Wait until what was saved is on disk."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def close(self) -> None:
+        """Wait as `flush` does, and leave the folder to others."""
+        try:
+            self.flush()
+        finally:
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.close()
+
+    def _write(self, record: dict[str, Any], new: dict[str, dict[str, Tensor]]) -> None:
+        for name, tensors in new.items():
+            write_atomic(self.folder / name, extra("safetensors.torch").save(tensors))
+        write_json(self.folder / _NAME, record)
+        self._delete_all_but(record["files"])
+
+    def _delete_all_but(self, files: Mapping[str, str]) -> None:
+        for path in self.folder.iterdir():
+            if path.name not in files.values() and _is_ours(path.name):
+                with suppress(OSError):
+                    path.unlink()
+
+    def load(self) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor] | None] | None:
+        """The record, the state and the best weights; None where there is no checkpoint yet."""
+        path = self.folder / _NAME
+        if not self.exists:
+            return None
+        try:
+            record = read_json(path)
+        except ValueError as error:
+            raise ValueError(f"{error}. Delete the folder to start anew.") from error
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise ValueError(f"{path} is not a checkpoint of this version. Use another folder.")
+        for name in {**self.run, **record["run"]}:
+            theirs, mine = record["run"].get(name), self.run.get(name)
+            if theirs != mine:
+                where, old, new = _first_difference(name, theirs, mine)
+                raise ValueError(
+                    f"{path} belongs to another run: {where} was {old!r} and is now {new!r}. "
+                    "Use another folder, or delete this one to start anew."
+                )
+        safetensors = extra("safetensors.torch")
+        loaded: dict[str, dict[str, Tensor]] = {}
+        for kind, name in record["files"].items():
+            try:
+                loaded[kind] = safetensors.load((self.folder / Path(name).name).read_bytes())
+            except (OSError, extra("safetensors").SafetensorError) as error:
+                raise ValueError(
+                    f"{self.folder / name}, which {path} needs, cannot be read: {error}. "
+                    "Delete the folder to start anew."
+                ) from error
+        self._best = record["files"].get("best")
+        if self._writes:  # a kill may have left files of the checkpoint before this one
+            self._delete_all_but(record["files"])
+        return record, loaded["state"], loaded.get("best")
+
+
+class _Lock:
+    """The right to write beside ``path``, for one run, until it is closed or the process ends."""
+
+    # The file's lock keeps other processes out, not another run of this one. By process: a fork copies it.
+    _held: ClassVar[dict[tuple[int, str], _Lock]] = {}
+
+    def __init__(self, path: Path) -> None:
+        self._name = os.getpid(), os.path.realpath(path)
+        if self._held.setdefault(self._name, self) is not self:
+            raise ValueError(
+                f"checkpoint folder {path.parent} is in use: another run of this process trains with it. "
+                "Give each run a folder of its own."
+            )
+        try:
+            self._handle = _locked(path)
+        except BaseException:
+            del self._held[self._name]
+            raise
+
+    def close(self) -> None:
+        del self._held[self._name]
+        if self._handle is not None:
+            os.close(self._handle)
+
+
+def _locked(path: Path) -> int | None:
+    """An open file that is locked until it is closed or the process ends; None where there are no locks.
+
+    lockf, not flock: a flock would be inherited by processes forked meanwhile (a DataLoader's), and outlive a
+    killed trainer with them.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if error.errno not in (errno.EACCES, errno.EAGAIN):  # some network disks have no locks
+            return None
+        raise ValueError(
+            f"checkpoint folder {path.parent} is in use: another process trains with it. Wait until that one "
+            "ends, or use another folder."
+        ) from error
+    return handle
+
+
+# Files of older checkpoints, and temporary ones left by a kill; the folder may hold a user's own, too.
+_OURS = re.compile(r"(state-\d{5,}-\d{7,}|best-\d{5,})\.safetensors")
+_TEMPORARY = re.compile(rf"\.({_OURS.pattern}|{re.escape(_NAME)})\.\w+")
+
+
+def _is_ours(name: str) -> bool:
+    return bool(_OURS.fullmatch(name) or _TEMPORARY.fullmatch(name))
+
+
+def _first_difference(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            if old.get(key) != new.get(key):
+                return _first_difference(f"{name} {key}", old.get(key), new.get(key))
+    return name, old, new

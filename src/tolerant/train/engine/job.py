@@ -1,0 +1,268 @@
+"""What to train, checked before anything is spent on it, and the result."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.split import split_validation
+from tolerant.losses import ForwardCorrected, make_loss
+from tolerant.losses.module import PhiLoss
+from tolerant.matrix import check_transition
+from tolerant.train.engine.device_rows import Preprocess
+from tolerant.train.engine.evaluate import predict_log_proba
+from tolerant.train.engine.recipe import Recipe
+from tolerant.train.networks.models import build, input_size
+from tolerant.train.rounds.pruner import PruneSchedule
+
+Record = dict[str, Any]
+
+
+class Callback:
+    """What a run tells others. Override what you need; an exception ends the run."""
+
+    def on_start(self, job: Job, record: Record | None) -> None:
+        """Training begins, or goes on after the epoch of ``record``."""
+
+    def on_epoch_end(self, job: Job, record: Record) -> None:
+        """An epoch is over: one row of the history."""
+
+    def on_end(self, job: Job, result: TrainResult) -> None:
+        """Training is over."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """One run: data, model, loss, recipe. ``train`` documents the fields."""
+
+    dataset: NoisyDataset
+    model: str | nn.Module
+    loss: str | nn.Module
+    recipe: Recipe = field(default_factory=Recipe)
+    prune: PruneSchedule | None = None
+    prune_at_most: float = 1.0
+    """A round that would prune more than this share of the training rows is left out. 1 is the paper's."""
+    prune_class_at_most: float = 1.0
+    """A class of which a round would prune more than this share stays as it was. 1 is the paper's."""
+    transition: np.ndarray | Tensor | None = None
+    validation: NoisyDataset | None = None
+    test: NoisyDataset | None = None
+    sample_weight: np.ndarray | None = None
+    loss_args: Mapping[str, Any] = field(default_factory=dict)
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 1
+    callbacks: Sequence[Callback] = ()
+    name: str = ""
+
+    def split(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers for training and for validation (none where `validation` is given)."""
+        if self.validation is not None or self.recipe.validation_fraction == 0:
+            return np.arange(len(self.dataset)), np.empty(0, np.int64)
+        fraction, seed = self.recipe.validation_fraction, self.recipe.seed
+        return split_validation(len(self.dataset), fraction, seed, self.dataset.groups)
+
+    def check(self, train_index: np.ndarray) -> None:
+        """Refuse what cannot be trained, saying why and what to do."""
+        if self.dataset.kind == "text":
+            raise ValueError(
+                "dataset holds text, which these models cannot read. Turn it into features (a "
+                "table), or train your own model with a tolerant loss."
+            )
+        present = np.unique(self.dataset.given_labels[train_index])
+        if len(present) < 2:
+            name = self.dataset.class_names[present[0]] if len(present) else "none"
+            raise ValueError(
+                f"given_labels must name at least two classes; the {len(train_index)} training "
+                f"rows name one ({name!r}). There is nothing to tell apart: check the labels."
+            )
+        if len(train_index) < self.recipe.batch_size:
+            held_out = len(self.dataset) - len(train_index)
+            raise ValueError(
+                f"batch_size must be at most the number of training rows; got "
+                f"{self.recipe.batch_size} with {len(train_index)} rows ({held_out} more are held "
+                f"out for validation). Use batch_size={max(2, len(train_index) // 4)} or more rows."
+            )
+        for name, other in (("validation", self.validation), ("test", self.test)):
+            if other is not None:
+                self._check_alike(name, other)
+        if self.sample_weight is not None:
+            _check_weight(self.sample_weight, len(self.dataset), train_index)
+        for name in ("prune_at_most", "prune_class_at_most"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(
+                    f"{name} must be in (0, 1]; got {getattr(self, name)!r}. To train on all rows, use "
+                    "prune=None."
+                )
+        if self.checkpoint_every < 1:
+            raise ValueError(f"checkpoint_every must be 1 or more; got {self.checkpoint_every!r}.")
+
+    def _check_alike(self, name: str, other: NoisyDataset) -> None:
+        if not len(other):
+            raise ValueError(f"{name} must have at least one row; got none. Use {name}=None.")
+        if other.class_names != self.dataset.class_names:
+            raise ValueError(
+                f"{name} must have the classes of dataset, {self.dataset.class_names!r}; "
+                f"got {other.class_names!r}."
+            )
+        own, theirs = ((d.kind, tuple(d.inputs.shape[1:])) for d in (self.dataset, other))
+        if own != theirs:
+            raise ValueError(
+                f"{name} must have inputs like dataset's, {own[0]} rows of shape {own[1]}; "
+                f"got {theirs[0]} rows of shape {theirs[1]}."
+            )
+
+    def build_model(self) -> nn.Module:
+        """The named network, or a copy of the one given, with the recipe's batch-norm momentum."""
+        model = _copy(self.model) if isinstance(self.model, nn.Module) else self._named_model(self.model)
+        if self.recipe.batch_norm_momentum is not None:
+            for module in model.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.momentum = self.recipe.batch_norm_momentum
+        return model
+
+    def _named_model(self, name: str) -> nn.Module:
+        by_recipe: dict[str, Any] = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
+        size = input_size(self.dataset.kind, tuple(self.dataset.inputs.shape[1:]))
+        by_data = ("num_classes", "in_channels", "image_size", "num_features")
+        for option in (option for option in (*by_recipe, *by_data) if option in self.model_args):
+            where = "set it in the recipe" if option in by_recipe else "it follows from the data"
+            raise ValueError(f"model_args must be options of the network alone; got {option!r}: {where}.")
+        return build(name, self.dataset.num_classes, **by_recipe, **size, **self.model_args)
+
+    def build_loss(self) -> nn.Module:
+        """The named loss, or a copy of the one given; corrected by ``transition`` if there is one."""
+        loss: nn.Module
+        if isinstance(self.loss, nn.Module):
+            loss = copy.deepcopy(self.loss)
+        elif self.loss in ("forward", "forward-corrected"):
+            if self.transition is None:
+                raise ValueError(
+                    f"loss {self.loss!r} needs transition, T[i, j] = P(given = j | true = i); got "
+                    "none. Pass transition=..., or estimate it with tolerant.noise.estimate."
+                )
+            loss = make_loss("cce", **self.loss_args)
+        else:
+            loss = make_loss(self.loss, **self.loss_args)
+        if self.transition is None:
+            return loss
+        transition = check_transition(np.asarray(self.transition), self.dataset.num_classes)
+        if not isinstance(loss, PhiLoss):
+            raise ValueError(
+                "transition corrects losses of p_y alone (cce, lq, mae, ...); got "
+                f"{type(loss).__name__}. Leave transition out, or choose one of those."
+            )
+        return ForwardCorrected(loss, torch.as_tensor(transition, dtype=torch.float32))
+
+    def identity(self, loss: nn.Module) -> dict[str, Any]:
+        """What must be the same for a run to go on from a checkpoint."""
+        weight = self.sample_weight
+        limits = {"at_most": self.prune_at_most, "class_at_most": self.prune_class_at_most}
+        limits = {name: share for name, share in limits.items() if share < 1}
+        # What few runs have is named only where it is set, so that older checkpoints without it stay valid.
+        rare: dict[str, Any] = {}
+        if self.validation is not None:
+            rare["validation"] = _digest(self.validation.given_labels)
+        if self.dataset.groups is not None:
+            rare["groups"] = _digest(self.dataset.groups)
+        held = {n: t for n, t in loss.state_dict().items() if n != "transition" or self.transition is None}
+        if held:  # class weights, which the loss does not print
+            rare["loss_tensors"] = {n: _digest(t.double().cpu().numpy()) for n, t in held.items()}
+        return {
+            "recipe": self.recipe.to_dict(),
+            "prune": None if self.prune is None else asdict(self.prune) | limits,
+            "model": self.model if isinstance(self.model, str) else type(self.model).__name__,
+            "model_args": {k: _plain(v) for k, v in self.model_args.items()},
+            "loss": str(loss),
+            "inputs": [*map(int, self.dataset.inputs.shape)],
+            "given_labels": _digest(self.dataset.given_labels),
+            "sample_weight": None if weight is None else _digest(np.asarray(weight, np.float64)),
+            "transition": None if self.transition is None else np.asarray(self.transition).tolist(),
+            **rare,
+        }
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    model = copy.deepcopy(model)
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            # An expanded buffer holds one number for many entries, so it cannot be written to.
+            if buffer is not None and 0 in buffer.stride():
+                module._buffers[name] = buffer.clone()
+    return model
+
+
+def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) -> None:
+    weight = np.asarray(sample_weight)
+    if weight.shape != (num_rows,) or not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError(
+            f"sample_weight must be {num_rows} finite numbers of 0 or more, one per row; "
+            f"got shape {weight.shape}."
+        )
+    if not weight[train_index].any():
+        raise ValueError("sample_weight is 0 for every training row: nothing would be learnt.")
+    held_out = np.delete(weight, train_index)
+    if held_out.size and not held_out.any():
+        raise ValueError(
+            "sample_weight is 0 for every validation row: no epoch could be chosen by them. Pass validation "
+            "rows of your own, or leave rows of weight 0 out of dataset."
+        )
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, eq=False)
+class TrainResult:
+    """A trained model and the history of its training.
+
+    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals; if none
+    beats always naming the most frequent label, the one of the lowest loss), or the last with
+    ``select="last"``. The test set chooses nothing: ``oracle_test_accuracy``, the best of all epochs, is
+    what choosing by it would have shown, and is no fair result.
+    """
+
+    model: nn.Module
+    """fp32, on the CPU, in eval mode, with the chosen epoch's weights."""
+    preprocess: Preprocess
+    recipe: Recipe
+    history: list[Record]
+    """One record for each epoch, counted from 0."""
+    epoch: int
+    """The chosen epoch."""
+    validation_accuracy: float | None
+    test_accuracy: float | None
+    """At the chosen epoch."""
+    last_test_accuracy: float | None
+    oracle_test_accuracy: float | None
+    kept: np.ndarray
+    """bool, by training row: not pruned in the last round."""
+    pruned_at: np.ndarray
+    """int64, by training row: the epoch before which it was pruned for good; -1 where it is kept."""
+    train_index: np.ndarray
+    validation_index: np.ndarray
+    time_s: float
+
+    def __repr__(self) -> str:
+        return (
+            f"TrainResult(epoch={self.epoch} of {len(self.history)}, "
+            f"validation_accuracy={self.validation_accuracy}, test_accuracy={self.test_accuracy})"
+        )
+
+    def predict_log_proba(self, dataset: NoisyDataset, *, device: str | torch.device = "cpu") -> np.ndarray:
+        """Log-probabilities of all classes for new rows, float32 (N, C)."""
+        return predict_log_proba(self.model, dataset, self.preprocess, device=device)

@@ -1,0 +1,161 @@
+"""How one run is trained: every number of the protocol, in one frozen value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from numbers import Real
+from typing import Any, Literal, get_args
+
+from tolerant.hints import did_you_mean
+from tolerant.train.engine.numpy_numbers import unwrap_numbers
+
+Augment = Literal["flip-crop", "flip", "crop", "none"]
+Center = Literal["pixel", "channel", "none"]
+Scale = Literal["auto", "unit", "std"]
+OptimizerName = Literal["sgd", "adam"]
+Precision = Literal["auto", "fp32", "bf16"]
+PruneBy = Literal["filter", "weight"]
+Select = Literal["validation", "last"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One training protocol. The defaults are Zhang & Sabuncu 2018, section 4, for CIFAR-10.
+
+    ``weight_decay`` is torch's: the gradient gains ``weight_decay * w``. The paper's 1e-4, read as
+    a penalty ``1e-4 ||w||^2``, has gradient ``2e-4 w``.
+
+    >>> recipe = Recipe(epochs=120)
+    >>> [recipe.lr_at(epoch) for epoch in (0, 39, 40, 80)]
+    [0.01, 0.01, 0.001, 0.0001]
+    """
+
+    epochs: int = 120
+    batch_size: int = 128
+    optimizer: OptimizerName = "sgd"
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 2e-4
+    milestones: tuple[int, ...] = (40, 80)
+    """Epochs (finished ones) after which the learning rate is multiplied by ``lr_decay``."""
+    lr_decay: float = 0.1
+    augment: Augment = "flip-crop"
+    """Images only: horizontal flip, and crop after zero padding by 4 pixels on each side."""
+    center: Center = "pixel"
+    """Subtract the training rows' mean per pixel (in a table: per column) or per channel."""
+    scale: Scale = "auto"
+    """"unit": pixels / 255, tables as they are; "std": divided by the training rows' standard
+    deviation too. "auto" is "unit" for images and "std" for tables."""
+    batch_norm_momentum: float | None = None
+    """None leaves the model's own (torch: 0.1)."""
+    dropout: float = 0.0
+    """For models built by name."""
+    precision: Precision = "auto"
+    """"auto" is bf16 on a GPU that has it and on a CPU with AMX, else fp32."""
+    compile: bool = False
+    """torch.compile the model: about a minute once, then faster steps."""
+    validation_fraction: float = 0.1
+    """Share of the (noisy) rows kept for validation; 0 trains on all and needs select="last"."""
+    select: Select = "validation"
+    """The epoch whose weights are the result: best noisy-validation accuracy, or the last."""
+    prune_by: PruneBy = "filter"
+    """Pruned rows leave the epoch ("filter") or stay with weight 0 ("weight")."""
+    score_every: int = 10
+    """Epochs between scorings of the training rows, for mean p_y in the history; 0: never."""
+    seed: int = 0
+    """Of the split, the weights, the order of rows and their augmentation. On a CPU a seed gives the same
+    bits, alone or beside other runs; with another number of threads convolutions round differently."""
+
+    def __post_init__(self) -> None:
+        unwrap_numbers(self)
+        if isinstance(self.milestones, Iterable):
+            object.__setattr__(self, "milestones", tuple(self.milestones))
+        if not isinstance(self.milestones, tuple) or not all(map(_is_whole, self.milestones)):
+            raise ValueError(f"milestones must be whole numbers, as in (40, 80); got {self.milestones!r}.")
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
+        for name, low in (("epochs", 1), ("batch_size", 2), ("score_every", 0), ("seed", 0)):
+            value = getattr(self, name)
+            if not _is_whole(value) or value < low:
+                raise ValueError(f"{name} must be a whole number, at least {low}; got {value!r}.")
+        if not isinstance(self.compile, bool):
+            raise ValueError(f"compile must be true or false; got {self.compile!r}.")
+        for name in ("lr", "lr_decay", "momentum", "dropout", "validation_fraction", "weight_decay"):
+            if not _is_number(getattr(self, name)):
+                raise ValueError(f"{name} must be a number; got {getattr(self, name)!r}.")
+        for name in ("lr", "lr_decay"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0; got {getattr(self, name)!r}.")
+        for name in ("momentum", "dropout", "validation_fraction"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)!r}.")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay must be 0 or more; got {self.weight_decay!r}.")
+        momentum = self.batch_norm_momentum
+        if momentum is not None and not (_is_number(momentum) and 0 < momentum <= 1):
+            raise ValueError(
+                f"batch_norm_momentum must be in (0, 1]; got {self.batch_norm_momentum!r}. "
+                "None leaves the model's own."
+            )
+        rising = list(self.milestones) == sorted(set(self.milestones))
+        if not rising or min(self.milestones, default=1) < 1:
+            raise ValueError(f"milestones must be rising epochs, 1 or more; got {self.milestones!r}.")
+        if self.validation_fraction == 0 and self.select == "validation":
+            raise ValueError(
+                "select='validation' needs validation rows; got validation_fraction=0. "
+                "Use select='last' to train on every row."
+            )
+
+    def lr_at(self, epoch: int) -> float:
+        """The learning rate of an epoch, the first being 0."""
+        drops = sum(epoch >= milestone for milestone in self.milestones)
+        # Rounded so that 0.01 * 0.1 ** 2 reads 0.0001, not 0.00010000000000000002.
+        return float(f"{self.lr * self.lr_decay**drops:.12g}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `from_dict` reads them back."""
+        return {**asdict(self), "milestones": list(self.milestones)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """Build from plain values; an unknown key is named with the nearest known one.
+
+        >>> Recipe.from_dict({"lerning_rate": 0.1})
+        Traceback (most recent call last):
+            ...
+        ValueError: unknown recipe key 'lerning_rate'...
+        """
+        check_keys("recipe", values, cls)
+        return cls(**values)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) != math.inf
+
+
+def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
+    """A ValueError for the first key that is not a field of the dataclass ``cls``."""
+    known = [field.name for field in fields(cls)]
+    for key in values:
+        if key not in known:
+            hint = did_you_mean(key, known, cutoff=0.4) or f"Known: {', '.join(known)}."
+            raise ValueError(f"unknown {what} key {key!r}. {hint}")
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "augment": get_args(Augment),
+    "center": get_args(Center),
+    "scale": get_args(Scale),
+    "optimizer": get_args(OptimizerName),
+    "precision": get_args(Precision),
+    "prune_by": get_args(PruneBy),
+    "select": get_args(Select),
+}

@@ -1,0 +1,1 @@
+"""Which rows train: scored by the model so far, then kept or left out."""

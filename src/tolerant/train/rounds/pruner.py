@@ -1,0 +1,338 @@
+r"""Pruning: the w-step of the paper's alternating search (algorithm 1), for any training loop.
+
+Truncated L_q is minimised by turns (Zhang & Sabuncu 2018, eq. 13): train on the kept rows, then
+keep the rows whose given label the model believes with p_y > k. A loop needs two lines::
+
+    if schedule.due(epoch):
+        pruner.update(ids, p_y)  # of the best noisy-validation model, eval mode, plain inputs
+
+For fixed parameters the best w_i is 1 where p_y > k and 0 where p_y < k. At p_y = k both give the
+same objective; the paper's text keeps such a row (section 3.3, "f >= k"), but its truncated loss
+gives it no gradient (eq. 9, "f <= k"). Here it is pruned, so that pruning and loss agree.
+
+The search never increases the objective and ends where neither step helps. That need not be the
+global minimum the paper promises for convex losses: with 60 labels "1", 40 labels "0", a constant
+prediction, cross entropy and k = 0.3 it stops at p = (0.6, 0.4), everything kept, objective -53.1;
+pruning the 40 would give -72.2 (``tests/test_theory.py``).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tolerant.train.engine.numpy_numbers import unwrap_numbers
+from tolerant.train.rounds.arguments import read_ids, read_labels, read_p_y, read_positions
+from tolerant.train.rounds.gather import gather_rows
+from tolerant.train.rounds.sampler import KeptSampler
+
+_BLOCK = 1 << 20  # rows counted at once: temporaries stay at 8 MiB for any number of rows
+
+
+@dataclass(frozen=True)
+class PruneSchedule:
+    """Prune before epoch ``start_epoch`` and then every ``every`` epochs, at threshold ``k``.
+
+    Epochs count from 0. The paper's CIFAR-10 runs train on all rows for 40 epochs (0 to 39), then
+    prune every 10:
+
+    >>> schedule = PruneSchedule(start_epoch=40, every=10, k=0.5)
+    >>> [epoch for epoch in range(120) if schedule.due(epoch)]
+    [40, 50, 60, 70, 80, 90, 100, 110]
+    """
+
+    start_epoch: int
+    every: int
+    k: float
+
+    def __post_init__(self) -> None:
+        unwrap_numbers(self)
+        _check_count("start_epoch", self.start_epoch, 0)
+        _check_count("every", self.every, 1)
+        _check_k(self.k)
+
+    def due(self, epoch: int) -> bool:
+        """Whether to prune before ``epoch``, counted from 0."""
+        return epoch >= self.start_epoch and (epoch - self.start_epoch) % self.every == 0
+
+
+class Pruner:
+    r"""Which rows train: all of them at first, then those whose last reported p_y is above ``k``.
+
+    Args:
+        ids_or_num_rows: the number of rows N, whose ids are then 0 .. N-1 (state: 5 bytes per row, 1
+            to 4 more with labels); or their ids, any distinct hashable values such as file names
+            (a dictionary besides, about 100 bytes per row).
+        given_labels: int [N]; with it a class that would vanish is noticed, without it only that
+            no row at all would be left.
+        k: threshold in (0, 1). p_y and k are compared in float32.
+        on_empty: what happens when a class (without labels: the whole set) would keep fewer than
+            ``min_rows_per_class`` rows. "keep-best" warns and also keeps its rows of highest p_y
+            (of equals the first); "error" raises RuntimeError and leaves the pruner as it was.
+        min_rows_per_class: see ``on_empty``; a class of fewer rows keeps all of them.
+        class_names: by which messages call the classes; their numbers if not given.
+
+    Under ``torch.distributed``, ``update`` is a collective: every rank calls it with the rows it
+    has scored, possibly none, and all ranks end in the same state (see ``prune_gather``).
+
+    >>> pruner = Pruner(["a.png", "b.png", "c.png"], k=0.5)
+    >>> pruner.update(["c.png", "a.png"], torch.tensor([0.5, 0.9]))
+    >>> pruner.kept  # a: 0.9 > k; b: not scored yet; c: 0.5 is not above k
+    tensor([ True,  True, False])
+    >>> list(pruner.sampler(order=[2, 1, 0]))
+    [1, 0]
+    """
+
+    def __init__(
+        self,
+        ids_or_num_rows: int | Sequence[Hashable] | np.ndarray | Tensor,
+        given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
+        *,
+        k: float = 0.5,
+        on_empty: Literal["keep-best", "error"] = "keep-best",
+        min_rows_per_class: int = 1,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        _check_k(k)
+        _check_count("min_rows_per_class", min_rows_per_class, 1)
+        if on_empty not in ("keep-best", "error"):
+            raise ValueError(f'on_empty must be "keep-best" or "error"; got {on_empty!r}.')
+        self.k = float(k)
+        self.on_empty = on_empty
+        self.min_rows_per_class = min_rows_per_class
+        self.num_rows, self._position, self._digest = read_ids(ids_or_num_rows)
+        self._labels = None if given_labels is None else read_labels(given_labels, self.num_rows)
+        self._p_y = np.full(self.num_rows, np.nan, dtype=np.float32)  # NaN: not scored yet
+        self._kept = np.ones(self.num_rows, dtype=np.bool_)
+        self._kept_is_lent = False
+        self._rescued = np.empty(0, dtype=np.int64)
+        self._above = self._count_kept()  # by class: rows kept by the rule p_y > k alone
+        self._floor = np.minimum(self._above, min_rows_per_class)
+        self._names = list(map(str, range(len(self._above)) if class_names is None else class_names))
+        if len(self._names) < len(self._above):
+            raise ValueError(
+                f"class_names must name the {len(self._above)} classes of given_labels; "
+                f"got {len(self._names)} names."
+            )
+
+    def __repr__(self) -> str:
+        return f"Pruner({self.num_rows} rows, {self.num_kept} kept, k={self.k})"
+
+    @property
+    def kept(self) -> Tensor:
+        """bool [N], True trains. Read only; a later ``update`` does not change this tensor."""
+        self._kept_is_lent = True
+        return torch.from_numpy(self._kept)
+
+    @property
+    def num_kept(self) -> int:
+        return int(self._above.sum()) + len(self._rescued)
+
+    @property
+    def rescued(self) -> Tensor:
+        """int64: the rows kept although p_y <= k, since their class would have kept too few."""
+        return torch.from_numpy(self._rescued.copy())
+
+    @property
+    def p_y(self) -> Tensor:
+        """float32 [N]: the last reported probability of the given label, NaN where none is."""
+        return torch.from_numpy(self._p_y.copy())
+
+    @property
+    def weights(self) -> Tensor:
+        """float32 [N], 1 where kept and 0 elsewhere: for loops that weigh rows, not skip them.
+
+        For a batch: ``loss(logits, labels, sample_weight=pruner.weights[pruner.index(ids)])``.
+        """
+        return torch.from_numpy(self._kept.astype(np.float32))
+
+    def index(self, ids: Iterable[Hashable] | np.ndarray | Tensor) -> Tensor:
+        """int64 [n]: where the rows of these ids sit in ``kept`` and in the data set."""
+        return torch.tensor(self._index(ids), device="cpu")
+
+    def update(
+        self,
+        ids: Iterable[Hashable] | np.ndarray | Tensor,
+        p_y: Sequence[float] | np.ndarray | Tensor,
+    ) -> None:
+        """Take in p_y of some or all rows and decide anew; the other rows keep their last state.
+
+        Of an id named twice the last value counts; of an id named by two ranks, the same one's
+        value on every rank.
+        """
+        error: Exception | None = None
+        index, values = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        try:
+            index = self._index(ids)
+            values = read_p_y(p_y, len(index))
+        except (TypeError, ValueError) as e:
+            error = e  # raised once all ranks have met, or the others would wait for ever
+        pieces = gather_rows(index, values, self.num_rows, error)
+        self._own_kept()
+        self._kept[self._rescued] = False
+        before: list[tuple[np.ndarray, np.ndarray]] = []
+        for index, values in pieces:
+            if self.on_empty == "error":
+                before.append((index, self._p_y[index]))
+            self._write(index, values)
+        missing = self._rescue()
+        if missing and self.on_empty == "error":
+            for index, values in reversed(before):
+                self._p_y[index] = values
+            self._decide()
+            raise RuntimeError(f"{missing}. Lower k, prune later, or use on_empty='keep-best'.")
+        if missing:
+            num_rows = len(self._rescued)
+            warnings.warn(f"{missing}; its rows of highest p_y ({num_rows}) stay.", stacklevel=2)
+
+    def sampler(
+        self,
+        order: Sequence[int] | np.ndarray | Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        num_replicas: int = 1,
+        rank: int = 0,
+    ) -> KeptSampler:
+        """A ``DataLoader`` sampler of the kept rows, asked anew at the start of every epoch.
+
+        It filters an order of ALL rows, so that pruning some leaves the order of the others as it
+        was: ``order`` where given, else a fresh permutation per epoch from ``generator`` (default:
+        torch's global one). With several ranks each takes its share, all of equal length.
+        """
+        return KeptSampler(self, order, generator, num_replicas, rank)
+
+    def state_dict(self) -> dict[str, Any]:
+        """A tensor, numbers and strings, from which ``kept`` follows."""
+        return {"p_y": self.p_y, "k": self.k, "num_rows": self.num_rows, "ids": self._digest}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a ``state_dict``; refused where its rows, ids or k are not these."""
+        for name, own in (("num_rows", self.num_rows), ("ids", self._digest), ("k", self.k)):
+            if state.get(name) != own:
+                raise ValueError(
+                    f"{name} of the pruning state is {state.get(name)!r}, of this Pruner {own!r}. "
+                    "Build it from the same ids in the same order, with the same k."
+                )
+        p_y = torch.as_tensor(state["p_y"], dtype=torch.float32, device="cpu").numpy()
+        if p_y.shape != self._p_y.shape:
+            raise ValueError(f"p_y must have shape {self._p_y.shape}; got {p_y.shape}.")
+        before, self._p_y = self._p_y, p_y.copy()
+        missing = self._decide()
+        if missing and self.on_empty == "error":
+            self._p_y = before
+            self._decide()
+            raise RuntimeError(f"{missing}. The state was saved with other labels or on_empty.")
+
+    def _index(self, ids: Iterable[Hashable] | np.ndarray | Tensor) -> np.ndarray:
+        if self._position is None:
+            return read_positions("ids", ids, self.num_rows)
+        names = ids.tolist() if isinstance(ids, np.ndarray | Tensor) else ids
+        try:
+            return np.array([self._position[row_id] for row_id in names], dtype=np.int64)
+        except KeyError as e:
+            raise ValueError(
+                f"ids must be among those this Pruner was built with; got {e.args[0]!r}."
+            ) from None
+
+    def _own_kept(self) -> None:
+        """Before a change: copy `kept` if it was handed out, since that tensor must not change."""
+        if self._kept_is_lent:
+            self._kept = self._kept.copy()
+            self._kept_is_lent = False
+
+    def _write(self, index: np.ndarray, values: np.ndarray) -> None:
+        # Of a row named twice the last value counts, and it must be counted once. Sorting would
+        # cost 10 times the rest, so every row notes the last place that names it, in the four
+        # bytes of its p_y, which is about to be overwritten.
+        place = np.arange(len(index), dtype=np.uint32)
+        note = self._p_y.view(np.uint32)
+        note[index] = place
+        last = note[index] == place
+        if not last.all():
+            index, values = index[last], values[last]
+        self._above -= self._tally(index[self._kept[index]])
+        self._p_y[index] = values
+        self._kept[index] = self._rule(values)
+        self._above += self._tally(index[self._kept[index]])
+
+    def _rule(self, p_y: np.ndarray) -> np.ndarray:
+        return ~(p_y <= np.float32(self.k))  # not "p_y > k": NaN, a row without a score, is kept
+
+    def _tally(self, index: np.ndarray) -> np.ndarray:
+        if self._labels is None:
+            return np.array([len(index)])
+        return np.bincount(self._labels[index], minlength=len(self._above))
+
+    def _count_kept(self) -> np.ndarray:
+        if self._labels is None:
+            return np.array([np.count_nonzero(self._kept)])
+        counts = np.zeros(int(self._labels.max()) + 1, dtype=np.int64)
+        for block in _blocks(self.num_rows):
+            labels = self._labels[block][self._kept[block]]
+            counts += np.bincount(labels, minlength=len(counts))
+        return counts
+
+    def _decide(self) -> str:
+        """Decide about all rows from their p_y; returns what `_rescue` does."""
+        self._own_kept()
+        for block in _blocks(self.num_rows):
+            self._kept[block] = self._rule(self._p_y[block])
+        self._above = self._count_kept()
+        return self._rescue()
+
+    def _rescue(self) -> str:
+        """Give each class below its floor its best rows back; returns what would have been missing, or ""."""
+        short = np.flatnonzero(self._above < self._floor)
+        best = [np.empty(0, dtype=np.int64)]
+        for label, index in self._pruned_of(short):
+            best.append(_best(index, self._p_y[index], int(self._floor[label] - self._above[label])))
+        self._rescued = np.concatenate(best)
+        self._kept[self._rescued] = True
+        if not len(short):
+            return ""
+        few = "no row" if self.min_rows_per_class == 1 else f"under {self.min_rows_per_class} rows"
+        names = ", ".join(self._names[label] for label in short[:10]) + (" ..." if len(short) > 10 else "")
+        of = "" if self._labels is None else f" of class {names}"
+        return f"pruning at k={self.k} would keep {few}{of}"
+
+    def _pruned_of(self, classes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """The pruned rows of each of these classes, in ascending order."""
+        if self._labels is None:
+            yield from ((label, np.flatnonzero(~self._kept)) for label in classes.tolist())
+            return
+        if len(classes):
+            wanted = np.zeros(len(self._above), dtype=np.bool_)
+            wanted[classes] = True
+            rows = np.flatnonzero(~self._kept & wanted[self._labels])
+            # Sorted once: a search for the rows of each class costs rows times classes.
+            rows = rows[np.argsort(self._labels[rows], kind="stable")]
+            ends = np.searchsorted(self._labels[rows], classes, side="right")
+            yield from zip(classes.tolist(), np.split(rows, ends[:-1]), strict=True)
+
+
+def _check_k(k: float) -> None:
+    if not isinstance(k, Real | Tensor) or not 0 < k < 1:
+        raise ValueError(f"k must be in (0, 1); got {k!r}. To train on all rows, do not prune.")
+
+
+def _check_count(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def _blocks(num_rows: int) -> Iterator[slice]:
+    return (slice(start, start + _BLOCK) for start in range(0, num_rows, _BLOCK))
+
+
+def _best(index: np.ndarray, p_y: np.ndarray, count: int) -> np.ndarray:
+    """The ``count`` rows of highest p_y, the first of equals, in linear time."""
+    least = np.partition(p_y, -count)[-count]
+    above = index[p_y > least]
+    return np.concatenate([above, index[p_y == least][: count - len(above)]])
