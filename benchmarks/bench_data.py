@@ -112,10 +112,10 @@ def main() -> None:
     if options.load:
         load_once(options.load[0], options.load[1] or None)
         return
-    from tolerant.data.published import missing_files
+    from tolerant.data import downloads
 
     for name in ("cifar10", "cifar100", "fashion-mnist"):
-        if missing_files(name):
+        if downloads()[name].missing():
             print(f"load {name}: not in the data folder, see `tolerant doctor`")
         else:
             load_fresh(name, "train")

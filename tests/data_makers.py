@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tolerant.data.published import PUBLISHED
+from tolerant.data import CARDS, Download, downloads
 
 ROWS = 20
 
@@ -115,7 +115,7 @@ def contents(name: str) -> dict[str, bytes]:
 def offers(name: str) -> dict[str, bytes]:
     """File name -> what the publisher offers under it."""
     if name.startswith("cifar") and not name.endswith("n"):
-        folder = PUBLISHED[name].folder
+        folder = downloads()[name].folder
         members = {f"{folder}/{file}": content for file, content in contents(name).items()}
         members = {f"{folder}/readme.html": b"x" * 99} | members
         return {f"{name}-binary.tar.gz": tar_gz(members)}
@@ -182,11 +182,18 @@ def offers_at(path: str) -> bytes:
 def publish(monkeypatch: pytest.MonkeyPatch, name: str, url: str = "http://127.0.0.1:1") -> None:
     """Let `name` be the small files above, offered at `url`/`name`/."""
     small = replace(
-        PUBLISHED[name],
+        downloads()[name],
         files={file: md5(content) for file, content in contents(name).items()},
         remotes={
             f"{url}/{name}/{file}": None if file.endswith(".pt") else md5(content)
             for file, content in offers(name).items()
         },
     )
-    monkeypatch.setitem(PUBLISHED, name, small)
+    put_in_cards(monkeypatch, small)
+
+
+def put_in_cards(monkeypatch: pytest.MonkeyPatch, download: Download) -> None:
+    """Let every card that needs the download of this name need this one."""
+    for card in list(CARDS.values()):
+        needed = tuple(download if known.name == download.name else known for known in card.downloads)
+        monkeypatch.setitem(CARDS, card.name, replace(card, downloads=needed))

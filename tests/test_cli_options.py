@@ -23,7 +23,7 @@ from tolerant.cli.doctor import EXTRAS
 from tolerant.cli.report import Report
 from tolerant.cli.reproduce import Experiment
 from tolerant.cli.train import train
-from tolerant.data import PUBLISHED
+from tolerant.data import downloads
 from tolerant.experiment.grid import GRIDS, digits
 from tolerant.experiment.run import run
 from tolerant.own_data.plan import Settings
@@ -175,7 +175,7 @@ def test_lists_of_words_are_those_of_the_package() -> None:
     for command, option, words in (
         ("train", "model", {"auto", *MODELS}),
         ("train", "precision", {*get_args(Precision)}),
-        ("download", "names", {*PUBLISHED, "all"}),
+        ("download", "names", {*downloads(), "all"}),
     ):
         (text,) = (param.help for param in commands[command].params if param.name == option)
         assert {*re.findall(r"[a-z][a-z0-9-]+", text)} >= words, command

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tolerant.data import NAMED, NoisyDataset, load, split_validation
+from tolerant.data import CARDS, NoisyDataset, load, split_validation
 from tolerant.data.dataset import LazySubset
 from tolerant.data.labels import encode_labels
 
@@ -36,11 +36,14 @@ def test_fields() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"given_labels": [0, 1, 1]}, r"given_labels must be integers of shape \(4,\)"),
-        ({"given_labels": [0, 1, 1, 2]}, r"given_labels must be in \[0, 1\]; got 0 to 2"),
+        (
+            {"given_labels": [0, 1, 1]},
+            r"a vector of 4 labels, one for each row; got shape \(3,\)",
+        ),
+        ({"given_labels": [0, 1, 1, 2]}, "given_labels must be in 0 to 1 for 2 classes; got 2 in row 3"),
         ({"given_labels": [0, 1, 1, -1]}, "given_labels must be in"),
-        ({"given_labels": [0.0, 1.0, 1.0, 0.0]}, "must be integers"),
-        ({"true_labels": [0, 1, 1, -2]}, r"true_labels must be in \[-1, 1\]"),
+        ({"given_labels": [0.0, 1.0, 1.0, 0.0]}, "must be whole class numbers; got dtype float64"),
+        ({"true_labels": [0, 1, 1, -2]}, "true_labels must be in -1 to 1 for 2 classes"),
         ({"class_names": ("a", "a")}, "class_names must differ"),
         ({"ids": [1, 2]}, "ids must have shape"),
         ({"kind": "sound"}, "kind must be"),
@@ -137,7 +140,7 @@ def test_digits() -> None:
 def test_unknown_names_and_splits(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="Did you mean 'cifar10'"):
         load("cifar-10")
-    with pytest.raises(FileNotFoundError, match="The named ones are digits"):
+    with pytest.raises(FileNotFoundError, match="The named ones are fashion-mnist, cifar10"):
         load("no/such/thing")
     with pytest.raises(ValueError, match="takes no option 'labels'"):
         load("digits", labels="worse")
@@ -149,7 +152,7 @@ def test_unknown_names_and_splits(tmp_path: Path) -> None:
         load(tmp_path / "x.csv", split="test")
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", CARDS)
 def test_no_other_split(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="split must be 'train' or 'test'; got 'val'"):
         load(name, split="val", root=tmp_path)

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 from data_makers import Server, contents, cut, offers, publish, serving
 
-from tolerant.data import PUBLISHED, download, fetch, load
-from tolerant.data.published import data_root, missing_files
+from tolerant.data import Download, data_root, download, downloads, load
+from tolerant.data.published import fetch
 
 LOADED_BY = {
     "cifar10": "cifar10",
@@ -38,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     with serving() as server:
-        for name in PUBLISHED:
+        for name in downloads():
             publish(monkeypatch, name, server.url)
             for file, content in offers(name).items():
                 server.paths[f"/{name}/{file}"] = content
@@ -49,7 +49,7 @@ def left(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", downloads())
 def test_download_then_load(name: str, server: Server, tmp_path: Path) -> None:
     folder = download(name, tmp_path)
     assert left(tmp_path) == sorted(f"{folder.name}/{file}" for file in contents(name))
@@ -83,13 +83,13 @@ def test_two_processes_get_the_same_set(
     """Who is first clears the download away, which the other one has just unpacked, too."""
     place = fetch._place
 
-    def place_as_another_does(path: Path, name: str, folder: Path) -> None:
-        place(path, name, folder)
+    def place_as_another_does(path: Path, wanted: Download, folder: Path) -> None:
+        place(path, wanted, folder)
         path.unlink()
 
     monkeypatch.setattr(fetch, "_place", place_as_another_does)
     download("cifar10", tmp_path)
-    assert not missing_files("cifar10", tmp_path)
+    assert not downloads()["cifar10"].missing(tmp_path)
 
 
 def test_wrong_checksum(server: Server, tmp_path: Path) -> None:
@@ -108,10 +108,10 @@ def test_failed_transfer_then_again(name: str, answer: Any, server: Server, tmp_
     with pytest.raises(ConnectionError, match=f"cannot download .*{reason}.*run the same command"):
         download(name, tmp_path, retries=0)
     assert left(tmp_path) == []
-    assert missing_files(name, tmp_path)
+    assert downloads()[name].missing(tmp_path)
     server.paths[path] = whole
     download(name, tmp_path)
-    assert not missing_files(name, tmp_path)
+    assert not downloads()[name].missing(tmp_path)
 
 
 def test_a_label_file_that_is_none_is_fetched_again(server: Server, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_label_file_that_is_none_is_fetched_again(server: Server, tmp_path: Pa
     assert left(tmp_path) == []
     server.paths[path] = whole
     download("cifar10n", tmp_path)
-    assert not missing_files("cifar10n", tmp_path)
+    assert not downloads()["cifar10n"].missing(tmp_path)
 
 
 def test_a_cut_connection_is_tried_again(server: Server, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_killed_half_way(server: Server, tmp_path: Path) -> None:
     worker.kill()
     worker.wait()
     assert left(tmp_path), "the test is about what is left"
-    assert missing_files("cifar10", tmp_path)
+    assert downloads()["cifar10"].missing(tmp_path)
     with pytest.raises(FileNotFoundError, match="tolerant download cifar10"):
         load("cifar10", root=tmp_path)
     server.paths["/cifar10/cifar10-binary.tar.gz"] = whole
@@ -226,14 +226,14 @@ def test_disk_full_while_unpacking(
     packed = data_makers.tar_gz(
         {f"cifar-10-batches-bin/{file}": bytes(300_000) for file in contents("cifar10")}
     )
-    published = PUBLISHED["cifar10"]
+    published = downloads()["cifar10"]
     url = next(iter(published.remotes))
     monkeypatch.setitem(published.remotes, url, data_makers.md5(packed))  # type: ignore[misc]
     server.paths["/cifar10/cifar10-binary.tar.gz"] = packed
     disk_of(100_000)
     with pytest.raises(OSError, match=r"cannot write .*data_batch_1\.bin.*nothing was written"):
         download("cifar10", tmp_path, retries=0)
-    assert missing_files("cifar10", tmp_path)
+    assert downloads()["cifar10"].missing(tmp_path)
     assert not any("batch" in file for file in left(tmp_path))
 
 
@@ -275,7 +275,7 @@ WANTED = "cifar-10-batches-bin/data_batch_1.bin"
     ids=lambda member: f"{member.name} {member.type!r}",
 )
 def test_archives_write_only_what_the_table_names(member: tarfile.TarInfo, tmp_path: Path) -> None:
-    from tolerant.data.unpack import unpack_tar
+    from tolerant.data.published.unpack import unpack_tar
 
     (tmp_path / "outside").write_text("mine")
     archive = tmp_path / "x.tar.gz"
@@ -284,7 +284,7 @@ def test_archives_write_only_what_the_table_names(member: tarfile.TarInfo, tmp_p
         tar.addfile(plain("cifar-10-batches-bin/extra"))
     folder = tmp_path / "root" / "cifar-10-batches-bin"
     with pytest.raises(ValueError, match=r"x\.tar\.gz (cannot be unpacked|has no member)"):
-        unpack_tar(archive, "cifar10", folder)
+        unpack_tar(archive, downloads()["cifar10"], folder)
     assert left(tmp_path) == ["outside", "x.tar.gz"]
     assert not Path("/tmp/tolerant-evil").exists()
     assert (tmp_path / "outside").read_text() == "mine"
@@ -299,13 +299,13 @@ class Attack:
 
 
 def test_a_pickle_in_a_label_file_is_not_run(tmp_path: Path) -> None:
-    from tolerant.data.unpack import unpack_labels
+    from tolerant.data.published.unpack import unpack_labels
 
     with zipfile.ZipFile(tmp_path / "x.pt", "w") as archive:
         data = {"clean_label": list(range(9)), "worse_label": Attack(tmp_path / "run")}
         archive.writestr("archive/data.pkl", pickle.dumps(data, protocol=2))
     with pytest.raises(ValueError, match=r"cifar10n_labels\.npz is damaged"):
-        unpack_labels(tmp_path / "x.pt", "cifar10n", tmp_path / "out")
+        unpack_labels(tmp_path / "x.pt", downloads()["cifar10n"], tmp_path / "out")
     assert left(tmp_path) == ["x.pt"]
     assert not (tmp_path / "run").exists()
 
@@ -343,11 +343,6 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "no known folder (no folder for the data" in capsys.readouterr().out
 
 
-def test_the_addresses_are_the_publishers() -> None:
-    hosts = {url.split("/")[2] for item in PUBLISHED.values() for url in item.remotes}
-    assert hosts == {"www.cs.toronto.edu", "raw.githubusercontent.com", "github.com"}
-
-
 def test_the_doctor_where_the_system_does_not_tell_its_memory(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -371,7 +366,7 @@ def test_the_commands(server: Server, tmp_path: Path) -> None:
     before = call(app, ["doctor", "--root", str(tmp_path / "data")])
     assert before.exit_code == 0
     assert "(does not exist yet)" in before.output
-    for name in PUBLISHED:
+    for name in downloads():
         assert f"tolerant download {name} --root {tmp_path / 'data'}" in before.output
     assert "torch" in before.output
     assert "cores" in before.output

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 from data_makers import ROWS, contents, idx, md5, offers, publish, tar_gz
 
-from tolerant.data import PUBLISHED, load
+from tolerant.data import downloads, load
 from tolerant.data.arrays import load_npz, read_npz
-from tolerant.data.cifar import read_records
-from tolerant.data.fashion_mnist import read_idx
-from tolerant.data.unpack import unpack_labels, unpack_tar
+from tolerant.data.published.cifar import read_records
+from tolerant.data.published.idx import read_idx
+from tolerant.data.published.unpack import unpack_labels, unpack_tar
 
 
 def mutated(data: bytes, draw: np.random.Generator) -> bytes:
@@ -142,10 +142,10 @@ def test_csv(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives(tmp_path: Path) -> None:
     inside = {"train.bin": b"a" * 700, "test.bin": bytes(range(256)) * 5}
     sums = {name: md5(body) for name, body in inside.items()}
-    monkeypatch.setitem(PUBLISHED, "cifar100", replace(PUBLISHED["cifar100"], files=sums))
+    download = replace(downloads()["cifar100"], files=sums)
     packed = tar_gz({f"cifar-100-binary/{name}": body for name, body in inside.items()})
     archive, folder = tmp_path / "x.tar.gz", tmp_path / "root" / "folder"
     (tmp_path / "outside").write_text("mine")
@@ -155,7 +155,7 @@ def test_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             file.unlink()
         if not archive.read_bytes().startswith(b"\x1f\x8b"):
             archive.write_bytes(gzip.compress(archive.read_bytes(), 1))
-        unpack_tar(archive, "cifar100", folder)
+        unpack_tar(archive, download, folder)
         return {file.name: file.read_bytes() for file in folder.iterdir()}
 
     check(250, 7, packed, archive, read, lambda found, _: found == inside)
@@ -174,7 +174,7 @@ def test_label_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = contents("cifar100n")["cifar100n_labels.npz"]
 
     def read() -> bytes:
-        unpack_labels(path, "cifar100n", out)
+        unpack_labels(path, downloads()["cifar100n"], out)
         labels = read_npz(out / "cifar100n_labels.npz")
         return b"".join(labels[key].tobytes() for key in sorted(labels))
 
@@ -231,9 +231,9 @@ def lying_pt(path: Path) -> None:
         (lying_npz, read_npz),
         (zeros_npz, read_npz),
         (lying_idx, read_idx),
-        (lying_tar, lambda path: unpack_tar(path, "cifar10", path.parent / "o")),
-        (lying_pax, lambda path: unpack_tar(path, "cifar10", path.parent / "o")),
-        (lying_pt, lambda path: unpack_labels(path, "cifar10n", path.parent / "o")),
+        (lying_tar, lambda path: unpack_tar(path, downloads()["cifar10"], path.parent / "o")),
+        (lying_pax, lambda path: unpack_tar(path, downloads()["cifar10"], path.parent / "o")),
+        (lying_pt, lambda path: unpack_labels(path, downloads()["cifar10n"], path.parent / "o")),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

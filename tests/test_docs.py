@@ -32,11 +32,11 @@ def name(page: Any) -> str:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=name)
 def test_code_blocks_run(page, tmp_path, monkeypatch):
-    from tolerant.data.sources import NAMED
+    from tolerant.data import CARDS
     from tolerant.losses import REGISTRY
 
     monkeypatch.chdir(tmp_path)
-    before = [(known, dict(known)) for known in (NAMED, REGISTRY)]
+    before = [(known, dict(known)) for known in (CARDS, REGISTRY)]
     names: dict[str, object] = {"__name__": "__main__"}
     try:
         for block in BLOCK.findall(page.read_text()):

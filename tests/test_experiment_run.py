@@ -23,8 +23,7 @@ import typer
 from typer.testing import CliRunner
 
 from tolerant.cli.reproduce import reproduce
-from tolerant.data import load
-from tolerant.data.sources import NAMED
+from tolerant.data import CARDS, Card, load
 from tolerant.experiment import attempt, claim, engines, grid, work
 from tolerant.experiment import row as row_module
 from tolerant.experiment.claim import Claim, Outcome
@@ -314,10 +313,10 @@ def test_the_same_seed_gives_every_method_the_same_wrong_labels(noise: str) -> N
 def test_labels_as_they_were_found_need_no_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A data set of one's own, under a name of its own; whether its labels are wrong is not known."""
 
-    def found(split: str, root: Any) -> Any:
+    def found(card: Card, split: str, root: Any) -> Any:
         return replace(load("digits", split=split), true_labels=None)
 
-    monkeypatch.setitem(NAMED, "found", found)
+    monkeypatch.setitem(CARDS, "found", Card(name="found", title="Found", loader=found, by_people=True))
     spec = replace(tiny("lq")[0], dataset="found", noise="human", noise_rate=0.0)
     (row,) = run([spec], results=tmp_path, checkpoints=tmp_path / "runs").rows
     assert row["result"]["realised_noise_rate"] is None

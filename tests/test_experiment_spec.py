@@ -173,7 +173,9 @@ WRONG_CHANGES = {
     "lr=Infinity": "lr must be a number; got inf",
     "epochs=null": "epochs must be a whole number, at least 1; got None",
     "epochs=few": "epochs must be a whole number, at least 1; got 'few'",
-    "noise=foo": "noise must be one of none, human, open-set",
+    "noise=foo": "noise must be one of uniform, symmetric, class-dependent, circular, ",
+    "noise=pair": "noise must be one of uniform, ",
+    "noise=superclass": "noise 'superclass' on dataset 'digits': kind 'superclass' is for the 100 classes",
     "noise=none": "noise 'none' has no rate: noise_rate must be 0; got 0.2",
     "noise=open-set": "noise 'open-set' must be on cifar10; got dataset 'digits'",
     "q=2": "q must be in [0, 1]; got 2",
@@ -190,6 +192,25 @@ def test_a_change_that_no_run_could_train_is_refused_before_the_first(change: st
     assert said.exit_code == 2, said.output
     assert WRONG_CHANGES[change] in said.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("noise", ["superclass", "circular", "block5", "symmetric"])
+def test_every_kind_of_noise_that_needs_no_more_than_a_rate_can_be_changed_to(noise: str) -> None:
+    words = [
+        "table1",
+        "--dry-run",
+        "--dataset",
+        "cifar100",
+        "--noise",
+        "uniform",
+        "--change",
+        f"noise={noise}",
+    ]
+    app = Typer()
+    app.command()(reproduce)
+    said = CliRunner().invoke(app, words, env={"COLUMNS": "300"})
+    assert said.exit_code == 0, said.output
+    assert f"cifar100 {noise} 0.2 cce seed 0" in said.output
 
 
 @pytest.mark.parametrize(

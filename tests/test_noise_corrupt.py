@@ -7,15 +7,24 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import stats
-from test_noise_transition import CIFAR10, CLASSES, FASHION, PAIRS
+from test_noise_transition import CIFAR10, CLASSES, FASHION, PAIRS, WITH_RATE
 
-from tolerant.noise import class_map, corrupt, draws, instance_dependent, replace_inputs, symmetric
-from tolerant.noise.transition import KINDS, make_transition
+from tolerant.noise import (
+    KINDS,
+    Corruption,
+    OpenSet,
+    class_map,
+    corrupt,
+    draws,
+    make_transition,
+    symmetric,
+)
 
 # What seed 0 gives, on every machine: changing one of these breaks every stored manifest.
 DIGESTS = {
     "uniform": "637383d7f848314d",
     "symmetric": "9c5d841fb3e30d73",
+    "class-dependent": "322012440f60d9ce",
     "circular": "070e34c1a380e3f7",
     "class-map": "322012440f60d9ce",
     "superclass": "9ff594de4dc3bf7e",
@@ -24,6 +33,7 @@ DIGESTS = {
     "matrix": "d1fc6bb3669d1ca5",
     "instance": "2a62edceff1d2685",
     "open-set": "f8e4a1c3d447ad0c",
+    "none": "f4b723a53c892154",
     "fashion-mnist": "c73a910b484dffa5",
 }
 
@@ -38,7 +48,7 @@ def labels_of(num_rows: int, num_classes: int) -> np.ndarray:
     return np.arange(num_rows) % num_classes
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "matrix"])
+@pytest.mark.parametrize("kind", [*WITH_RATE, "matrix"])
 def test_labels_follow_the_matrix(kind: str) -> None:
     matrix = matrix_of(kind)
     true = labels_of(3000 * len(matrix), len(matrix))
@@ -54,24 +64,40 @@ def test_labels_follow_the_matrix(kind: str) -> None:
     assert 0.001 < stats.chi2.sf(statistic, freedom) < 0.999
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "matrix"])
-def test_digest_is_the_stored_one(kind: str) -> None:
-    by_hand = np.arange(1, 10).reshape(3, 3) / [[6], [15], [24]]
-    matrix = by_hand if kind == "matrix" else matrix_of(kind)
-    manifest = corrupt(labels_of(10_000, len(matrix)), matrix, seed=0, kind=kind, rate=0.4).manifest
-    assert manifest.sha256[:16] == DIGESTS[kind]
-    assert (manifest.generator, manifest.num_rows) == ("PCG64/1", 10_000)
-
-
-def test_digest_of_the_other_models_is_the_stored_one() -> None:
-    true = labels_of(10_000, 10)
+def drawn(kind: str) -> Corruption | OpenSet:
+    names = CLASSES.get(kind, CIFAR10)
     inputs = (np.arange(10_000 * 12) % 251).astype(np.uint8).reshape(-1, 2, 2, 3)
-    instance = instance_dependent(inputs, true, 0.4, num_classes=10, seed=0)
-    open_set = replace_inputs(inputs, true, inputs[:6000] + 1, 0.4, num_classes=10, seed=0)
-    fashion = corrupt(true, class_map("fashion-mnist", 0.4, FASHION), seed=0)
-    assert instance.manifest.sha256[:16] == DIGESTS["instance"]
-    assert open_set.manifest.sha256[:16] == DIGESTS["open-set"]
+    given = {
+        "rate": 0.4,
+        "pairs": PAIRS["pair"],
+        "matrix": np.arange(1, 10).reshape(3, 3) / [[6], [15], [24]],
+        "inputs": inputs,
+        "outside": inputs[:6000] + 1,
+    }
+    needed = {name: given[name] for name in KINDS[kind].needs}
+    return KINDS[kind].draw(labels_of(10_000, len(names)), names, seed=0, **needed)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"human"}))
+def test_digest_is_the_stored_one(kind: str) -> None:
+    manifest = drawn(kind).manifest
+    assert manifest.sha256[:16] == DIGESTS[kind]
+    assert (manifest.generator, manifest.num_rows, manifest.kind) == ("PCG64/1", 10_000, kind)
+    assert manifest.rate == (0.4 if "rate" in KINDS[kind].needs else None)
+
+
+def test_digest_of_the_papers_other_map_is_the_stored_one() -> None:
+    fashion = corrupt(labels_of(10_000, 10), class_map("fashion-mnist", 0.4, FASHION), seed=0)
     assert fashion.manifest.sha256[:16] == DIGESTS["fashion-mnist"]
+
+
+def test_what_a_kind_needs_must_be_given_and_nothing_else() -> None:
+    with pytest.raises(ValueError, match=r"'pair' takes rate .*, pairs \(.*\); got rate"):
+        KINDS["pair"].draw([0, 1], ["a", "b"], seed=0, rate=0.5)
+    with pytest.raises(ValueError, match=r"'matrix' takes matrix .* got matrix, rate"):
+        KINDS["matrix"].draw([0, 1], ["a", "b"], seed=0, matrix=np.eye(2), rate=0.5)
+    with pytest.raises(ValueError, match="'human' cannot be drawn"):
+        KINDS["human"].draw([0, 1], ["a", "b"], seed=0)
 
 
 def test_raw_numbers_are_the_stored_ones() -> None:
@@ -83,7 +109,7 @@ def test_raw_numbers_are_the_stored_ones() -> None:
     assert draws.permutation(0, 5, "sources").tolist() == [0, 3, 2, 1, 4]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "matrix"])
+@pytest.mark.parametrize("kind", [*WITH_RATE, "matrix"])
 def test_first_rows_do_not_depend_on_how_many_follow(kind: str) -> None:
     matrix = matrix_of(kind)
     true = labels_of(2000, len(matrix))

@@ -1,4 +1,8 @@
-"""The checks of arguments that the noise functions share."""
+"""The one place that checks numbers, labels and transition matrices that people pass in.
+
+Every check returns the value in the form that the code works with, or raises a ValueError that names the
+argument, the rule, the value and, where there is one, the way out.
+"""
 
 from __future__ import annotations
 
@@ -9,53 +13,88 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+Transition = NDArray[np.float64]
 
-def check_whole(value: Any, name: str, *, least: int) -> int:
-    """A whole number of at least `least`."""
+_ROW_SUM_TOLERANCE = 1e-5  # float32 rows of 1,000 classes miss 1 by up to 1e-6, typing errors by more
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number by type: an int of Python, numpy or torch; neither a bool nor 3.0."""
     try:
-        whole = operator.index(value)
+        operator.index(value)
     except TypeError:
-        whole = least - 1
-    if isinstance(value, bool) or whole < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
-    return whole
+        return False
+    return not isinstance(value, bool)
+
+
+def check_whole(value: Any, name: str, *, least: int, hint: str = "") -> int:
+    """A whole number of at least `least`, as Python's int; `hint` is the way out that the error ends with.
+
+    >>> check_whole(0, "epochs", least=1)
+    Traceback (most recent call last):
+    ValueError: epochs must be a whole number of at least 1; got 0.
+    """
+    if not is_whole(value) or operator.index(value) < least:
+        way_out = f" {hint}" if hint else ""
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.{way_out}")
+    return operator.index(value)
 
 
 def check_num_classes(value: Any) -> int:
+    """At least two classes."""
     return check_whole(value, "num_classes", least=2)
 
 
 def check_seed(value: Any) -> int:
+    """What numpy and torch take for a seed."""
     return check_whole(value, "seed", least=0)
 
 
-def check_rate(value: Any) -> float:
-    """A noise rate: a number in [0, 1]."""
+def check_rate(value: Any, name: str = "rate") -> float:
+    """A number in [0, 1], such as a noise rate; one that looks like per cent is told so."""
     try:
         rate = math.nan if isinstance(value, (bool, str)) else float(value)
     except (TypeError, ValueError):
         rate = math.nan
     if not 0.0 <= rate <= 1.0:
         hint = f" Did you mean {rate / 100:g}?" if 1.0 < rate <= 100.0 else ""
-        raise ValueError(f"rate must be a number in [0, 1]; got {value!r}.{hint}")
+        raise ValueError(f"{name} must be a number in [0, 1]; got {value!r}.{hint}")
     return rate
 
 
-def check_labels(labels: ArrayLike, num_classes: int, name: str) -> NDArray[np.int64]:
-    """Class numbers as int64 [N], N at least 1, each in 0 to num_classes - 1."""
+def check_labels(
+    labels: ArrayLike,
+    num_classes: int | None,
+    name: str,
+    *,
+    num_rows: int | None = None,
+    lowest: int = 0,
+    hint: str = "",
+) -> NDArray[np.int64]:
+    """Class numbers as int64 [N], each in `lowest` to num_classes - 1 (None: any from `lowest` on).
+
+    `num_rows` is how many there must be; without it at least one. `lowest` is -1 where a row may belong to
+    none of the classes. `hint` is the way out for a number that is no class.
+    """
     array = np.asarray(labels)
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"{name} must be a vector of at least one label; got shape {array.shape}.")
-    if not np.issubdtype(array.dtype, np.integer):
+    if array.shape != (array.size if num_rows is None else num_rows,) or not (array.size or num_rows == 0):
+        many = "at least one label" if num_rows is None else f"{num_rows} labels, one for each row"
+        raise ValueError(f"{name} must be a vector of {many}; got shape {array.shape}.")
+    if array.size and not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
             f"{name} must be whole class numbers; got dtype {array.dtype}. "
             "Number the classes first, for example with numpy.unique(..., return_inverse=True)."
         )
-    wrong = np.flatnonzero((array < 0) | (array >= num_classes))
-    if wrong.size:
+    wrong = array < lowest
+    if num_classes is not None:
+        wrong |= array >= num_classes
+    if wrong.any():
+        rule = f"at least {lowest}"
+        if num_classes is not None:
+            rule = f"in {lowest} to {num_classes - 1} for {num_classes} classes"
+        row, way_out = wrong.argmax(), f" {hint}" if hint else ""
         raise ValueError(
-            f"{name} must be in 0 to {num_classes - 1} for {num_classes} classes; "
-            f"got {array[wrong[0]]} in row {wrong[0]} ({wrong.size} such rows)."
+            f"{name} must be {rule}; got {array[row]} in row {row} ({wrong.sum()} such rows).{way_out}"
         )
     return array.astype(np.int64)
 
@@ -66,3 +105,38 @@ def check_rows(inputs: Any, labels: NDArray[np.int64]) -> None:
         raise ValueError(
             f"inputs must have a row for each label; got {len(inputs)} rows and {len(labels)} labels."
         )
+
+
+def check_transition(transition: ArrayLike, num_classes: int | None = None) -> Transition:
+    """`transition` as a float64 array, or a ValueError that says what is wrong with it.
+
+    >>> check_transition([[0.9, 0.1], [0.3, 0.9]])
+    Traceback (most recent call last):
+    ValueError: transition must have rows that sum to 1; row 1 sums to 1.2.
+    """
+    try:
+        array = np.array(transition, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"transition must be a square matrix of numbers; {error}.") from error
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or len(array) < 2:
+        raise ValueError(f"transition must be a square matrix of at least 2 x 2; got shape {array.shape}.")
+    if num_classes is not None and len(array) != num_classes:
+        raise ValueError(
+            f"transition must be {num_classes} x {num_classes}, a row and a column for each class; "
+            f"got {len(array)} x {len(array)}."
+        )
+    for wrong, rule in ((~np.isfinite(array), "finite"), (array < 0.0, "at least 0")):
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0]
+            raise ValueError(f"transition must be {rule}; got {array[i, j]} at [{i}, {j}].")
+    sums = array.sum(axis=1)
+    wrong_rows = np.flatnonzero(np.abs(sums - 1.0) > _ROW_SUM_TOLERANCE)
+    if wrong_rows.size:
+        hint = ""
+        if np.allclose(array.sum(axis=0), 1.0):
+            hint = " Its columns do: pass the transpose, a row for each true class."
+        elif (sums > 0.0).all() and (array == np.round(array)).all():
+            hint = " These look like counts: divide each row by its sum."
+        row = wrong_rows[0]
+        raise ValueError(f"transition must have rows that sum to 1; row {row} sums to {sums[row]:g}.{hint}")
+    return array

@@ -83,18 +83,18 @@ def _where(root: Path | None) -> str:
 
 
 def _data(root: Path | None) -> list[tuple[str, str]]:
-    from tolerant.data.published import PUBLISHED, data_root, missing_files
+    from tolerant.data import CARDS, data_root, downloads
 
-    lines = [("digits", "part of scikit-learn, nothing to download")]
-    for name, published in PUBLISHED.items():
+    lines = [(c.name, f"{c.note}, nothing to download") for c in CARDS.values() if not c.downloads]
+    for name, download in downloads().items():
         try:
-            missing = missing_files(name, root)
+            missing = download.missing(root)
         except (ModuleNotFoundError, ValueError):
             continue  # the line above says so
         if not missing:
-            lines.append((name, f"found in {data_root(root) / published.folder}"))
+            lines.append((name, f"found in {data_root(root) / download.folder}"))
             continue
-        part = "" if len(missing) == len(published.files) else f"{missing[0].name} "
+        part = "" if len(missing) == len(download.files) else f"{missing[0].name} "
         option = f" --root {root}" if root is not None else ""
-        lines.append((name, f"{part}missing: tolerant download {name}{option} ({published.size_mb} MB)"))
+        lines.append((name, f"{part}missing: tolerant download {name}{option} ({download.size_mb} MB)"))
     return lines

@@ -7,20 +7,20 @@ from typing import Annotated
 import typer
 
 from tolerant.cli import options as opt
+from tolerant.data.cards import downloads
 
 
 def download(
     names: Annotated[
         list[str],
-        typer.Argument(help="One or more of cifar10, cifar100, fashion-mnist, cifar10n, cifar100n; or all."),
+        typer.Argument(help=f"One or more of {', '.join(downloads())}; or all."),
     ],
     root: opt.Root = None,
 ) -> None:
     """Download published data sets from their publishers and check them; files already there are kept."""
-    from tolerant.data import PUBLISHED
-    from tolerant.data import download as get
+    from tolerant.data.published import fetch
 
-    for name in PUBLISHED if names == ["all"] else names:
-        folder = get(name, root)
-        published = PUBLISHED[name]
-        typer.echo(f"{published.title} is in {folder} (licence: {published.licence})")
+    for name in downloads() if names == ["all"] else names:
+        folder = fetch.download(name, root)
+        got = downloads()[name]
+        typer.echo(f"{got.title} is in {folder} (licence: {got.licence})")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tolerant.cli import options as opt
+from tolerant.noise import KINDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,19 +18,10 @@ if TYPE_CHECKING:
     from tolerant.noise import Corruption, OpenSet
 
 
-class Kind(StrEnum):
-    """Every kind of noise."""
-
-    uniform = "uniform"
-    symmetric = "symmetric"
-    circular = "circular"
-    pair = "pair"
-    class_map = "class-map"
-    superclass = "superclass"
-    block5 = "block5"
-    matrix = "matrix"
-    instance = "instance"
-    open_set = "open-set"
+# None and human draw nothing: those labels are as they were found.
+Kind = StrEnum("Kind", {name: name for name, kind in KINDS.items() if kind.needs})  # type: ignore[misc]
+_UNIFORM = Kind("uniform")
+_RATE_FREE = ", ".join(name for name in Kind if "rate" not in KINDS[name].needs)
 
 
 def noise(
@@ -37,9 +29,10 @@ def noise(
     # Named outright: typer 0.27 makes it --KIND, after the metavar.
     kind: Annotated[
         Kind, typer.Option("--kind", metavar="KIND", help=f"One of {', '.join(Kind)}.")
-    ] = Kind.uniform,
+    ] = _UNIFORM,
     rate: Annotated[
-        float | None, typer.Option(help="Noise rate in [0, 1]; required for every kind but matrix.")
+        float | None,
+        typer.Option(help=f"Noise rate in [0, 1]; required for every kind but {_RATE_FREE}."),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="The same seed gives the same labels on every machine.")
@@ -75,30 +68,25 @@ def noise(
     options = dict(locals())  # the arguments, before there are other variables
     from tolerant.data import load
 
-    for name, value, wanted in (
-        ("rate", rate, kind != "matrix"),
-        ("matrix", matrix, kind == "matrix"),
-        ("outside", outside, kind == "open-set"),
-        ("pair", pair, kind == "pair"),
-    ):
-        if (value is not None) != wanted:
+    needs = KINDS[kind].needs
+    for name, value in (("rate", rate), ("matrix", matrix), ("outside", outside), ("pairs", pair)):
+        if (value is not None) != (name in needs):
             raise typer.BadParameter(
-                f"kind {kind} {'needs it' if wanted else 'does not take it'}", param_hint=f"--{name}"
+                f"kind {kind} {'needs it' if name in needs else 'does not take it'}",
+                param_hint=f"--{name.removesuffix('s')}",
             )
     if out.suffix not in (".csv", ".npz"):
         raise typer.BadParameter(f"must end in .csv or .npz; got {out.name}", param_hint="--out")
     data = opt.make_source(source, options, beside=outside).load()
     true = data.given_labels if data.true_labels is None else data.true_labels
-    drawn = _draw(
-        data,
-        true,
-        kind.value,
-        0.0 if rate is None else rate,  # a matrix says its own rate
-        seed,
-        pairs=[_split_pair(text) for text in pair or ()],
-        matrix=matrix,
-        elsewhere=None if outside is None else load(outside, root=root),
-    )
+    given = {
+        "rate": rate,
+        "pairs": [_split_pair(text) for text in pair or ()],
+        "matrix": None if matrix is None else _read_matrix(matrix),
+        "inputs": data.inputs,
+        "outside": None if outside is None else load(outside, root=root).inputs,
+    }
+    drawn = KINDS[kind].draw(true, data.class_names, seed=seed, **{name: given[name] for name in needs})
     manifest_path = out.with_suffix(".manifest.json")
     _write_labels(out, data, true, drawn)
     drawn.manifest.save(manifest_path)
@@ -107,33 +95,6 @@ def noise(
         f"{out}: {len(data)} labels of {data.num_classes} classes, {wrong} wrong "
         f"({drawn.realised_noise_rate:.2%}), manifest in {manifest_path}"
     )
-
-
-def _draw(
-    data: NoisyDataset,
-    true: np.ndarray,
-    kind: str,
-    rate: float,
-    seed: int,
-    *,
-    pairs: list[tuple[str, str]],
-    matrix: Path | None,
-    elsewhere: NoisyDataset | None,
-) -> Corruption | OpenSet:
-    from tolerant import noise
-
-    num_classes = data.num_classes
-    if elsewhere is not None:
-        return noise.replace_inputs(
-            data.inputs, true, elsewhere.inputs, rate, num_classes=num_classes, seed=seed
-        )
-    if kind == "instance":
-        return noise.instance_dependent(data.inputs, true, rate, num_classes=num_classes, seed=seed)
-    if matrix is not None:
-        transition = noise.check_transition(_read_matrix(matrix), num_classes)
-        return noise.corrupt(true, transition, seed=seed)
-    transition = noise.make_transition(kind, rate, data.class_names, pairs)
-    return noise.corrupt(true, transition, seed=seed, kind=kind, rate=rate)
 
 
 def _split_pair(text: str) -> tuple[str, str]:

@@ -88,10 +88,10 @@ def make_source(name: str, options: Mapping[str, Any], beside: str | None = None
 
     ``beside``: another source that the command reads, to which ``--root`` may apply.
     """
-    from tolerant.data.sources import NAMED
+    from tolerant.data import CARDS
     from tolerant.own_data.source import Source
 
-    published = NAMED.keys() - {"digits"}  # scikit-learn has them
+    published = {card.name for card in CARDS.values() if card.downloads}
     if options.get("root") is not None and published.isdisjoint((name, beside)):
         raise typer.BadParameter(
             f"is the folder of the published data sets (cifar10 ...), and {name} is not one; leave it out",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from tolerant.checks import check_labels
+
 if TYPE_CHECKING:
     from tolerant.data.encoder import TableEncoder
 
@@ -97,10 +99,10 @@ class NoisyDataset:
         set_field(self, "class_names", names)
         set_field(self, "ids", ids)
         set_field(self, "groups", groups)
-        given = check_labels(self.given_labels, num_rows, len(names), "given_labels", lowest=0)
+        given = check_labels(self.given_labels, len(names), "given_labels", num_rows=num_rows)
         set_field(self, "given_labels", given)
         if self.true_labels is not None:
-            true = check_labels(self.true_labels, num_rows, len(names), "true_labels", lowest=-1)
+            true = check_labels(self.true_labels, len(names), "true_labels", num_rows=num_rows, lowest=-1)
             set_field(self, "true_labels", true)
 
     def __len__(self) -> int:
@@ -168,21 +170,3 @@ class LazySubset:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return np.asarray(self._inputs[self._index[index]])
-
-
-def check_split(split: str) -> None:
-    """A ValueError unless it is one that the data sets with a name have."""
-    if split not in ("train", "test"):
-        raise ValueError(f"split must be 'train' or 'test'; got {split!r}")
-
-
-def check_labels(labels: Any, num_rows: int, num_classes: int, name: str, lowest: int) -> np.ndarray:
-    """`labels` as int64 (N,), or a ValueError that says what is wrong with them."""
-    labels = np.asarray(labels)
-    if labels.shape != (num_rows,) or not (labels.size == 0 or labels.dtype.kind in "iu"):
-        raise ValueError(f"{name} must be integers of shape ({num_rows},); got {labels.dtype} {labels.shape}")
-    if labels.size and not (lowest <= labels.min() and labels.max() < num_classes):
-        raise ValueError(
-            f"{name} must be in [{lowest}, {num_classes - 1}]; got {labels.min()} to {labels.max()}"
-        )
-    return labels.astype(np.int64, copy=False)

@@ -5,36 +5,17 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tolerant.data.arrays import load_npz
-from tolerant.data.cifar import load_cifar10, load_cifar10n, load_cifar100, load_cifar100n
+from tolerant.data.cards import CARDS
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.digits import load_digits
-from tolerant.data.fashion_mnist import load_fashion_mnist
 from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import load_folder, load_listed
 from tolerant.data.frame import check_table, read_frame
 from tolerant.data.table import load_table
 from tolerant.hints import did_you_mean
-
-# Called with (split, root).
-NAMED: dict[str, Callable[..., NoisyDataset]] = {
-    "digits": lambda split, root: load_digits(split),
-    "cifar10": load_cifar10,
-    "cifar100": load_cifar100,
-    "cifar100-coarse": partial(load_cifar100, coarse=True),
-    "fashion-mnist": load_fashion_mnist,
-    "cifar10n-aggre": partial(load_cifar10n, labels="aggre"),
-    "cifar10n-random1": partial(load_cifar10n, labels="random1"),
-    "cifar10n-random2": partial(load_cifar10n, labels="random2"),
-    "cifar10n-random3": partial(load_cifar10n, labels="random3"),
-    "cifar10n-worse": partial(load_cifar10n, labels="worse"),
-    "cifar100n": load_cifar100n,
-    "cifar100n-coarse": partial(load_cifar100n, coarse=True),
-}
 
 
 def load(
@@ -52,7 +33,7 @@ def load(
     `load_table` or `load_npz`.
 
     Args:
-        source: a path, or a name of `NAMED`: "digits", "fashion-mnist", "cifar10", "cifar100", ...
+        source: a path, or a name of `CARDS`: "digits", "fashion-mnist", "cifar10", "cifar100", ...
         split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
         root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
 
@@ -61,10 +42,10 @@ def load(
     ((359, 8, 8, 1), 10)
     """
     name = os.fspath(source)
-    if name in NAMED:
+    if name in CARDS:
         if options:
             raise ValueError(f"{name} takes no option {next(iter(options))!r}")
-        return NAMED[name](split or "train", root)
+        return CARDS[name].load(split or "train", root)
     path = Path(source).expanduser()
     if path.is_dir():
         if options.get("group") is not None:
@@ -74,7 +55,7 @@ def load(
             )
         return load_folder(path, split=split, **_taken(load_folder, path, options))
     if not path.exists():
-        hint = did_you_mean(name, NAMED) or f"The named ones are {', '.join(NAMED)}"
+        hint = did_you_mean(name, CARDS) or f"The named ones are {', '.join(CARDS)}"
         raise FileNotFoundError(f"{name!r} is not a data set, file or folder. {hint}")
     if split is not None:
         raise ValueError(f"split is for named data sets and folders; {path} has none")

@@ -8,16 +8,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from tolerant.data import NoisyDataset
-from tolerant.data.sources import NAMED
-from tolerant.experiment.problem import MATRIX_NOISES, OUTSIDE
+from tolerant.data import CARDS, NoisyDataset
+from tolerant.experiment.problem import outside_of
 from tolerant.experiment.spec import RunSpec
+from tolerant.noise import KINDS
 from tolerant.train import Job
 
-NOISES = ("none", "human", "open-set", *MATRIX_NOISES)
-# Of the published data sets; of others it is not known before they are loaded.
-TRAIN_ROWS = {"fashion-mnist": 60_000, "digits": 1_438}
-TRAIN_ROWS |= {name: 50_000 for name in NAMED if name.startswith("cifar")}
+# A spec has a rate, and its data set has inputs and may know outside ones; pairs and a matrix it cannot have.
+NOISES = [kind.name for kind in KINDS.values() if {*kind.needs} <= {"rate", "inputs", "outside"}]
 
 
 def check(specs: Iterable[RunSpec]) -> None:
@@ -40,28 +38,42 @@ def check(specs: Iterable[RunSpec]) -> None:
         _check_job(probe)
 
 
+def train_rows(dataset: str) -> int | None:
+    """As the card of a data set with a name says; of others it is not known before they are loaded."""
+    return CARDS[dataset].train_rows if dataset in CARDS else None
+
+
 def _check_noise(spec: RunSpec) -> None:
     if spec.noise not in NOISES:
         raise ValueError(f"noise must be one of {', '.join(NOISES)}; got {spec.noise!r}.")
-    if spec.noise in ("none", "human") and spec.noise_rate:
+    kind, card = KINDS[spec.noise], CARDS.get(spec.dataset)
+    if "rate" not in kind.needs and spec.noise_rate:
         raise ValueError(f"noise {spec.noise!r} has no rate: noise_rate must be 0; got {spec.noise_rate!r}.")
-    if spec.noise == "open-set" and spec.dataset not in OUTSIDE:
-        raise ValueError(f"noise 'open-set' must be on {', '.join(OUTSIDE)}; got dataset {spec.dataset!r}.")
-    by_people = [name for name in TRAIN_ROWS if name.startswith(("cifar10n-", "cifar100n"))]
-    if spec.dataset in by_people and spec.noise != "human":
+    if "outside" in kind.needs:
+        outside_of(spec)
+    if card is not None and card.by_people and spec.noise != "human":
         raise ValueError(
             f"noise must be 'human' on {spec.dataset!r}, whose labels are people's and partly wrong; got "
             f"{spec.noise!r}."
         )
-    if spec.noise == "human" and spec.dataset in TRAIN_ROWS and spec.dataset not in by_people:
-        raise ValueError(f"noise 'human' must be on {', '.join(by_people)}; got dataset {spec.dataset!r}.")
-    if spec.noise == "human" and spec.transition == "true":
-        raise ValueError("transition 'true' is not known for noise 'human'. Use transition='estimated'.")
+    if card is not None and not card.by_people and spec.noise == "human":
+        by_people = ", ".join(card.name for card in CARDS.values() if card.by_people)
+        raise ValueError(f"noise 'human' must be on {by_people}; got dataset {spec.dataset!r}.")
+    if spec.transition == "true" and kind.matrix is None:
+        raise ValueError(
+            f"transition 'true' is not known for noise {spec.noise!r}. Use transition='estimated'."
+        )
+    if card is not None and card.class_names:
+        try:
+            kind.transition(card.class_names, rate=spec.noise_rate)
+        except ValueError as error:
+            raise ValueError(f"noise {spec.noise!r} on dataset {spec.dataset!r}: {error}") from error
 
 
 def _check_job(spec: RunSpec) -> None:
     """By the job's own checks, with empty pictures and with weights that take no memory."""
-    num_rows = TRAIN_ROWS.get(spec.dataset, 50_000)
+    known_rows = train_rows(spec.dataset)
+    num_rows = known_rows or 50_000
     job = Job(
         dataset=NoisyDataset(
             np.broadcast_to(np.uint8(0), (num_rows, 32, 32, 3)),
@@ -78,7 +90,7 @@ def _check_job(spec: RunSpec) -> None:
         transition=None if spec.transition == "none" else np.eye(2),
     )
     try:
-        if spec.dataset in TRAIN_ROWS:
+        if known_rows:
             job.check(job.split()[0])
         job.build_loss()
         with torch.device("meta"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
-from tolerant.experiment.check import TRAIN_ROWS
+from tolerant.experiment.check import train_rows
 from tolerant.experiment.protocol import name_of
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
@@ -31,7 +31,7 @@ def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
             known.setdefault(alike, []).append(row["device_s"] / other["recipe"]["epochs"])
     if known:
         return fmean(known[max(known)]) * spec.recipe.epochs
-    num_rows = TRAIN_ROWS.get(spec.dataset, 50_000) * (1 - spec.recipe.validation_fraction)
+    num_rows = (train_rows(spec.dataset) or 50_000) * (1 - spec.recipe.validation_fraction)
     speed = IMAGES_PER_S.get(spec.model, OTHER_MODELS_PER_S)
     return num_rows * spec.recipe.epochs / speed
 

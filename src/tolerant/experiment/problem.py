@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tolerant.data import NoisyDataset, load
+from tolerant.data import CARDS, NoisyDataset, load
 from tolerant.experiment.spec import RunSpec
-from tolerant.noise import corrupt, make_transition, replace_inputs
-
-OUTSIDE = {"cifar10": "cifar100"}  # whose pictures are the outside ones of open-set noise
-CLASS_DEPENDENT = {"cifar10": "class-map", "fashion-mnist": "class-map"}  # others: circular
-MATRIX_NOISES = ("uniform", "symmetric", "class-dependent")
+from tolerant.noise import KINDS, OpenSet
 
 
 @dataclass(frozen=True)
@@ -32,43 +29,39 @@ def make_problem(spec: RunSpec) -> Problem:
     """The noisy training rows and the clean test rows of a spec, the same on every machine."""
     test = _load(spec.dataset, "test")
     clean = _load(spec.dataset, "train")
-    if spec.noise == "none":
-        return Problem(clean, test, np.eye(clean.num_classes), 0.0)
-    if spec.noise == "human":  # CIFAR-N: the given labels are people's, wrong ones included
+    if spec.noise == "human":  # the given labels are people's, wrong ones included
         known = clean.true_labels is not None
         return Problem(clean, test, None, float(clean.flipped.mean()) if known else None)
-    if spec.noise == "open-set":
-        return _open_set(spec, clean, test)
-    kind = spec.noise
-    if kind == "class-dependent":
-        kind = CLASS_DEPENDENT.get(spec.dataset, "circular")
-    matrix = make_transition(kind, spec.noise_rate, clean.class_names)
-    drawn = corrupt(clean.given_labels, matrix, seed=spec.seed, kind=kind, rate=spec.noise_rate)
+    kind, class_names = KINDS[spec.noise], clean.class_names
+    offered: dict[str, Callable[[], Any]] = {
+        "rate": lambda: spec.noise_rate,
+        "inputs": lambda: clean.inputs,
+        "outside": lambda: _load(outside_of(spec), "train").inputs,
+    }
+    given = {name: offered[name]() for name in kind.needs}
+    drawn = kind.draw(clean.given_labels, class_names, seed=spec.seed, **given)
     noisy = clean.with_given_labels(drawn.given_labels)
-    return Problem(noisy, test, matrix, drawn.realised_noise_rate)
+    if isinstance(drawn, OpenSet):
+        noisy = replace(clean, inputs=drawn.inputs, true_labels=drawn.true_labels)
+    return Problem(noisy, test, kind.transition(class_names, **given), drawn.realised_noise_rate)
 
 
 def find_data(specs: Iterable[RunSpec]) -> None:
     """Load the data sets of the specs, so that a missing one is reported before any run has started."""
     for spec in specs:
-        for dataset in (spec.dataset, *([OUTSIDE[spec.dataset]] if spec.noise == "open-set" else [])):
+        outside = [outside_of(spec)] if "outside" in KINDS[spec.noise].needs else []
+        for dataset in (spec.dataset, *outside):
             for split in ("train", "test"):
                 _load(dataset, split)
 
 
-def _open_set(spec: RunSpec, clean: NoisyDataset, test: NoisyDataset) -> Problem:
-    mixed = replace_inputs(
-        clean.inputs,
-        clean.given_labels,
-        _load(OUTSIDE[spec.dataset], "train").inputs,
-        spec.noise_rate,
-        num_classes=clean.num_classes,
-        seed=spec.seed,
-    )
-    noisy = replace(clean, inputs=mixed.inputs, true_labels=mixed.true_labels)
-    # An outside picture's label is a draw from all classes, so the matrix is uniform noise's.
-    matrix = make_transition("uniform", spec.noise_rate, clean.class_names)
-    return Problem(noisy, test, matrix, mixed.realised_noise_rate)
+def outside_of(spec: RunSpec) -> str:
+    """The data set whose pictures replace those of this one."""
+    outside = CARDS[spec.dataset].outside if spec.dataset in CARDS else None
+    if outside is None:
+        known = [card.name for card in CARDS.values() if card.outside]
+        raise ValueError(f"noise {spec.noise!r} must be on {', '.join(known)}; got dataset {spec.dataset!r}.")
+    return outside
 
 
 @lru_cache(maxsize=6)  # the runs of a grid share their clean rows

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from tolerant.checks import check_transition
 from tolerant.losses.check import can_look_at
 from tolerant.losses.fused import RowWeight, finite_rows, weigh
 from tolerant.losses.log_prob import log_p_given, log_softmax, rows_at
 from tolerant.losses.module import PhiLoss, RobustLoss
 from tolerant.losses.phi_losses import CCELoss
 from tolerant.losses.reduction import Weighing, weighted_loss
-from tolerant.matrix import check_transition
 
 
 class SumLoss(nn.Module):

@@ -1,6 +1,6 @@
 """Label noise: make it, the same on every machine, and estimate it."""
 
-from tolerant.matrix import check_transition
+from tolerant.checks import check_transition
 from tolerant.noise import estimate, transition
 from tolerant.noise.corrupt import Corruption, corrupt
 from tolerant.noise.estimate import (
@@ -12,13 +12,14 @@ from tolerant.noise.estimate import (
     transition_from_joint,
 )
 from tolerant.noise.instance import instance_dependent
+from tolerant.noise.kinds import KINDS, NoiseKind, make_transition
 from tolerant.noise.manifest import Manifest, label_digest
 from tolerant.noise.open_set import OpenSet, replace_inputs
 from tolerant.noise.transition import (
     block5,
     circular,
+    class_dependent,
     class_map,
-    make_transition,
     named_pairs,
     pair,
     superclass,
@@ -27,14 +28,17 @@ from tolerant.noise.transition import (
 )
 
 __all__ = [
+    "KINDS",
     "Corruption",
     "Manifest",
+    "NoiseKind",
     "NoiseRate",
     "OpenSet",
     "anchor_points",
     "block5",
     "check_transition",
     "circular",
+    "class_dependent",
     "class_map",
     "confident_joint",
     "corrupt",

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tolerant.checks import check_labels, check_rate, check_seed
-from tolerant.matrix import check_transition
+from tolerant.checks import check_labels, check_rate, check_seed, check_transition
 from tolerant.noise.draws import GENERATOR, draw_column, uniform_draws
 from tolerant.noise.manifest import Manifest, label_digest
 

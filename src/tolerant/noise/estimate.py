@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tolerant.checks import check_labels
-from tolerant.matrix import Transition, check_transition
+from tolerant.checks import Transition, check_labels, check_transition
 
 Probs = NDArray[np.floating]
 

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tolerant.checks import check_num_classes, check_rate, check_whole
-from tolerant.class_names import CIFAR100
-from tolerant.matrix import Transition
-from tolerant.noise.class_names import CIFAR100_SUPERCLASSES, PAPER_MAPS, same_name
+from tolerant.checks import Transition, check_num_classes, check_rate, check_whole
+from tolerant.class_names import CIFAR10, CIFAR100, CIFAR100_SUPERCLASSES, FASHION_MNIST
 
 Names = Sequence[str]
+Pairs = Sequence[tuple[str, str]]
+
+# Data set -> (class names in the data set's order, the paper's pairs of section 4.2).
+PAPER_MAPS: dict[str, tuple[Names, Pairs]] = {
+    "cifar10": (
+        CIFAR10,
+        (
+            ("truck", "automobile"),
+            ("bird", "airplane"),
+            ("deer", "horse"),
+            ("cat", "dog"),
+            ("dog", "cat"),
+        ),
+    ),
+    "fashion-mnist": (
+        FASHION_MNIST,
+        (
+            ("Ankle boot", "Sneaker"),
+            ("Sneaker", "Sandal"),
+            ("Pullover", "Shirt"),
+            ("Coat", "Dress"),
+            ("Dress", "Coat"),
+        ),
+    ),
+}
 
 
 def symmetric(num_classes: int, rate: float) -> Transition:
@@ -75,6 +98,33 @@ def circular(num_classes: int, rate: float) -> Transition:
     return pair(num_classes, rate, {i: (i + 1) % num_classes for i in range(num_classes)})
 
 
+def paper_map(class_names: Names, rate: float) -> Transition:
+    """`class_map` of the data set that has these classes, whatever their order.
+
+    >>> paper_map(["no", "yes"], 0.4)
+    Traceback (most recent call last):
+    ValueError: kind 'class-map' is the paper's noise for CIFAR-10 and Fashion-MNIST, and these are ...
+    """
+    dataset = _paper_data_set(class_names)
+    if dataset is None:
+        raise ValueError(
+            "kind 'class-map' is the paper's noise for CIFAR-10 and Fashion-MNIST, and these are the "
+            "classes of neither. Use kind 'pair' with your own pairs."
+        )
+    return class_map(dataset, rate, class_names)
+
+
+def class_dependent(class_names: Names, rate: float) -> Transition:
+    """The paper's class-dependent noise: `class_map` where section 4.2 has pairs, else `circular`.
+
+    >>> class_dependent(["0", "1", "2"], 0.4)
+    array([[0.6, 0.4, 0. ], [0. , 0.6, 0.4], [0.4, 0. , 0.6]])
+    """
+    if _paper_data_set(class_names) is None:
+        return circular(len(class_names), rate)
+    return paper_map(class_names, rate)
+
+
 def class_map(dataset: str, rate: float, class_names: Names | None = None) -> Transition:
     """The paper's class-dependent noise (section 4.2) for "cifar10" or "fashion-mnist".
 
@@ -90,22 +140,22 @@ def class_map(dataset: str, rate: float, class_names: Names | None = None) -> Tr
     return named_pairs(names if class_names is None else class_names, rate, pairs)
 
 
-def named_pairs(class_names: Names, rate: float, pairs: Sequence[tuple[str, str]]) -> Transition:
+def named_pairs(class_names: Names, rate: float, pairs: Pairs) -> Transition:
     """`pair` with the classes called by name.
 
     >>> named_pairs(["cat", "dog"], 0.3, [("cat", "dog")])
     array([[0.7, 0.3], [0. , 1. ]])
     """
-    number = {same_name(name): i for i, name in enumerate(class_names)}
+    number = {_same_name(name): i for i, name in enumerate(class_names)}
     if len(number) != len(class_names):
         raise ValueError(f"class_names must all differ; got {', '.join(map(str, class_names))}.")
     for name in (name for both in pairs for name in both):
-        if same_name(name) not in number:
+        if _same_name(name) not in number:
             raise ValueError(f"class_names must hold {name!r}; got {', '.join(map(str, class_names))}.")
     mapping: dict[int, int] = {}
     for true, given in pairs:
-        known = mapping.setdefault(number[same_name(true)], number[same_name(given)])
-        if known != number[same_name(given)]:
+        known = mapping.setdefault(number[_same_name(true)], number[_same_name(given)])
+        if known != number[_same_name(given)]:
             raise ValueError(
                 f"pairs must send each class to one other; got {true!r} to {class_names[known]!r} and to "
                 f"{given!r}. For several, write a matrix (kind 'matrix')."
@@ -125,7 +175,7 @@ def superclass(rate: float, class_names: Names | None = None) -> Transition:
         for group in CIFAR100_SUPERCLASSES.values()
         for i in range(len(group))
     ]
-    if class_names is not None and {*map(same_name, CIFAR100)} != {*map(same_name, class_names)}:
+    if class_names is not None and {*map(_same_name, CIFAR100)} != {*map(_same_name, class_names)}:
         raise ValueError(
             "kind 'superclass' is for the 100 classes of CIFAR-100, and these are others. "
             "Use kind 'pair' with your own pairs."
@@ -148,43 +198,14 @@ def block5(rate: float, num_classes: int = 100) -> Transition:
     return pair(num_classes, rate, {i: i - i % 5 + (i + 1) % 5 for i in range(num_classes)})
 
 
-def _paper_map(rate: float, class_names: Names) -> Transition:
-    found = {same_name(name) for name in class_names}
+def _paper_data_set(class_names: Names) -> str | None:
+    found = {_same_name(name) for name in class_names}
     for dataset, (names, _) in PAPER_MAPS.items():
-        if found == {same_name(name) for name in names}:
-            return class_map(dataset, rate, class_names)
-    raise ValueError(
-        "kind 'class-map' is the paper's noise for CIFAR-10 and Fashion-MNIST, and these are the "
-        "classes of neither. Use kind 'pair' with your own pairs."
-    )
+        if found == {_same_name(name) for name in names}:
+            return dataset
+    return None
 
 
-_BUILDERS: dict[str, Callable[[float, Names], Transition]] = {
-    "uniform": lambda rate, names: uniform(len(names), rate),
-    "symmetric": lambda rate, names: symmetric(len(names), rate),
-    "circular": lambda rate, names: circular(len(names), rate),
-    "class-map": _paper_map,
-    "superclass": superclass,
-    "block5": lambda rate, names: block5(rate, len(names)),
-}
-KINDS = (*_BUILDERS, "pair")
-
-
-def make_transition(
-    kind: str, rate: float, class_names: Names, pairs: Sequence[tuple[str, str]] = ()
-) -> Transition:
-    """The matrix of any of `KINDS` for classes of these names; `pairs` only for kind "pair".
-
-    >>> make_transition("pair", 0.2, ["no", "yes"], [("yes", "no")])
-    array([[1. , 0. ], [0.2, 0.8]])
-    """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
-    if bool(pairs) != (kind == "pair"):
-        raise ValueError(
-            "pairs must be given for kind 'pair' and for no other; "
-            f"got kind {kind!r} and pairs {list(pairs)!r}."
-        )
-    if kind == "pair":
-        return named_pairs(class_names, rate, pairs)
-    return _BUILDERS[kind](rate, class_names)
+def _same_name(name: str) -> str:
+    """The form in which two spellings of a class meet: "Ankle boot" and "ankle_boot"."""
+    return str(name).strip().lower().replace(" ", "_").replace("-", "_")

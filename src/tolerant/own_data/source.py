@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from tolerant.data.arrays import INPUTS, as_inputs, pick, read_npz
+from tolerant.data.cards import CARDS
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoder import TableEncoder
 from tolerant.data.folder import SUFFIXES as PICTURES
 from tolerant.data.folder import find_pictures, is_class, readable
 from tolerant.data.frame import check_columns, check_table, read_frame, texts
 from tolerant.data.pictures import read_pictures
-from tolerant.data.sources import NAMED, load, stripped
+from tolerant.data.sources import load, stripped
 from tolerant.data.text import TextFeatures
 
 
@@ -40,7 +41,7 @@ class Source:
         options = dict(self.options)
         if options.get("root") is not None:
             options["root"] = _absolute(options["root"])
-        return Source(self.name if self.name in NAMED else _absolute(self.name), options)
+        return Source(self.name if self.name in CARDS else _absolute(self.name), options)
 
 
 def _check_options(path: Path, options: Mapping[str, Any], *known: str) -> None:
@@ -107,7 +108,7 @@ class Features:
     def _read_inputs(self, source: Source, remembered: dict[str, Any]) -> tuple[Any, Any]:
         options = stripped(dict(source.options))
         path = Path(source.name).expanduser()
-        if source.name in NAMED:
+        if source.name in CARDS:
             rows = load(source.name, **options)
             self._must_be(rows.kind, path)
             return rows.inputs, rows.ids

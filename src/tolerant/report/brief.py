@@ -12,7 +12,7 @@ from tolerant.experiment.store import Row
 from tolerant.report.document import cost
 from tolerant.report.rows import NO_ROWS
 from tolerant.report.stats import summary
-from tolerant.report.table import DATASETS, METHODS, Line, lines, number
+from tolerant.report.table import METHODS, Line, data_set_title, lines, number
 
 # Enough to see what the losses do: moderate and heavy uniform noise, and one class taken for another.
 CELLS = (("uniform", 0.4), ("uniform", 0.8), ("class-dependent", 0.4))
@@ -48,7 +48,7 @@ def table1(rows: Sequence[Row], by_people: Sequence[Row]) -> str:
         runs = [cell.main.n for cell in cells if cell is not None]
         span = f"{min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
         rate = f"{place[2]:g}" if place[1] != "human" else ""  # nobody set it
-        body.append([DATASETS.get(place[0], place[0]), place[1], rate, *map(_beside, cells), span])
+        body.append([data_set_title(place[0]), place[1], rate, *map(_beside, cells), span])
     head = ["data set", "noise", "rate", *(METHODS[name] for name in SHOWN), "runs"]
     note = (
         "Clean test accuracy in per cent at the epoch of best noisy-validation accuracy, "

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tolerant.data import CARDS
 from tolerant.experiment.protocol import changes_of
 from tolerant.experiment.store import Row, Store
 from tolerant.report import drawing as draw
 from tolerant.report.drawing import BLACK, LINE_COLOURS
 from tolerant.report.rows import Cell, by_cell, mixed_versions
-from tolerant.report.table import DATASETS, METHODS, Line
+from tolerant.report.table import METHODS, Line, data_set_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +30,7 @@ def figure1(store: Store, rows: Sequence[Row]) -> Figure:
     figure, axes = draw.panels(1, 3)
     drawn: list[Row] = []
     for axis, letter, dataset in ((axes[0], "a", "cifar10"), (axes[1], "b", "cifar100")):
-        axis.set_title(f"({letter}) {DATASETS[dataset]}, clean labels", loc="left")
+        axis.set_title(f"({letter}) {data_set_title(dataset)}, clean labels", loc="left")
         axis.set_ylabel("test accuracy (%)")
         for loss in ("cce", "mae"):
             drawn += (chosen := _where(rows, dataset=dataset, noise_rate=0.0, loss=loss))
@@ -95,7 +96,7 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
             for place, cell in enumerate(cells):
                 _, dataset, noise, rate, _ = cell
                 by_people = noise == "human"  # at rates nobody set: told apart by data set
-                name = DATASETS.get(dataset, dataset) if by_people else f"{noise} {rate:g}"
+                name = data_set_title(dataset) if by_people else f"{noise} {rate:g}"
                 colour = LINE_COLOURS[(place if by_people else rates.index(rate)) % len(LINE_COLOURS)]
                 draw.curve(axis, store, groups[cell], column, colour, name, line=NOISE_LINES.get(noise, "-"))
             draw.finish(axis, legend=False, bottom=-0.03, top=1.03)  # shares, all on one scale
@@ -111,7 +112,7 @@ def _pruning_panel(cell: Cell) -> str:
     if noise == "human":
         return "Labels by people"
     other = " (table 2)" if protocol.startswith("gce2018-table2") else ""
-    return DATASETS.get(dataset, dataset) + other
+    return data_set_title(dataset) + other
 
 
 @draw.styled
@@ -149,7 +150,7 @@ def differences(table: Sequence[Line], title: str) -> Figure:
                 axis.annotate(text, (x, 0.88 * edge), (5, 0), textcoords="offset points", va="center")
         axis.set_ylim(-limit, limit)
         axis.axhline(0, color=BLACK, linewidth=0.8)
-        axis.set_title(f"{DATASETS.get(dataset, dataset)}, {noise}", loc="left")
+        axis.set_title(f"{data_set_title(dataset)}, {noise}", loc="left")
         axis.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
         axis.set_xlim(-0.6, len(rates) - 0.4)
         axis.set_xlabel("noise rate")
@@ -195,6 +196,6 @@ def _where(rows: Iterable[Row], *, q: float | None = None, **wanted: Any) -> lis
 
 
 def _paper_place(place: tuple[str, str]) -> tuple[int, str, str]:
-    names = list(DATASETS)
+    names = list(CARDS)
     known = names.index(place[0]) if place[0] in names else len(names)
     return (known, "" if place[1] == "uniform" else place[1], place[0])

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from tolerant.data import CARDS
 from tolerant.experiment import paper
 from tolerant.experiment.protocol import changes_of
 from tolerant.experiment.store import Row
@@ -15,15 +16,6 @@ from tolerant.report.stats import Summary, agrees, difference_margin, summary
 
 # The rule the paper's numbers follow.
 PAPER_RULE = {"table1": "noisy_validation", "table2": "last_epoch"}
-DATASETS = {
-    "fashion-mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "cifar10n-aggre": "CIFAR-10N aggregate",
-    "cifar10n-worse": "CIFAR-10N worse",
-    "cifar100n": "CIFAR-100N",
-    "digits": "digits",
-}
 NOISES = ("uniform", "open-set", "class-dependent")
 METHODS = {
     "cce": "CCE",
@@ -33,6 +25,11 @@ METHODS = {
     "lq": "L_q",
     "truncated-lq": "Truncated L_q",
 }
+
+
+def data_set_title(name: str) -> str:
+    """As the card of a published set says, else the name itself."""
+    return CARDS[name].title if name in CARDS else name
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def markdown(table: list[Line]) -> str:
         return NO_ROWS
     rule = table[0].rule
     columns: list[tuple[str, str, Callable[[Line], str]]] = [
-        ("data set", "---", lambda line: DATASETS.get(line.dataset, line.dataset)),
+        ("data set", "---", lambda line: data_set_title(line.dataset)),
         ("noise", "---", lambda line: line.noise),
         ("rate", "---", lambda line: f"{line.rate:g}" if line.noise != "human" else ""),  # nobody set it
         ("method", "---", lambda line: METHODS.get(line.method, line.method)),
@@ -163,7 +160,7 @@ def _position(line: Line) -> tuple[object, ...]:
 
     return (
         line.protocol,
-        place(line.dataset, DATASETS),
+        place(line.dataset, CARDS),
         place(line.noise, NOISES),
         line.noise,
         line.rate,

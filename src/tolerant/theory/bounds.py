@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tolerant.matrix import check_transition
+from tolerant.checks import check_transition
 from tolerant.theory.symmetry import check_classes, noise_is_tolerable
 
 Value = np.ndarray | float

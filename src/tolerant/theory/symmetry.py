@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tolerant.matrix import check_transition
+from tolerant.checks import check_transition
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tolerant.checks import check_transition
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.split import split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
-from tolerant.matrix import check_transition
 from tolerant.train.engine.device_rows import Preprocess
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.engine.recipe import Recipe

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tolerant.data import unpack
-from tolerant.data.published import PUBLISHED, data_root, missing_files
+from tolerant.data.cards import downloads
+from tolerant.data.published import unpack
+from tolerant.data.published.download import Download, Root, data_root
 from tolerant.extras import extra
 from tolerant.progress import progress_bar
 
@@ -18,7 +18,7 @@ _CHUNK = 2**18
 
 def download(
     name: str,
-    root: str | os.PathLike[str] | None = None,
+    root: Root = None,
     *,
     retries: int = 2,
     timeout_s: float = 30,
@@ -29,34 +29,35 @@ def download(
     takes its place. So an interrupted download leaves the data set missing, never half there, and
     the same call again gets the rest.
     """
-    if name not in PUBLISHED:
-        raise ValueError(f"name must be one of {sorted(PUBLISHED)}; got {name!r}")
-    published, root = PUBLISHED[name], data_root(root)
-    folder = root / published.folder
-    for url, md5 in published.remotes.items():
-        if not missing_files(name, root):
+    known = downloads()
+    if name not in known:
+        raise ValueError(f"name must be one of {sorted(known)}; got {name!r}")
+    wanted, root = known[name], data_root(root)
+    folder = root / wanted.folder
+    for url, md5 in wanted.remotes.items():
+        if not wanted.missing(root):
             break
         file_name = PurePosixPath(url).name
-        if file_name in published.files and (folder / file_name).is_file():
+        if file_name in wanted.files and (folder / file_name).is_file():
             continue
         path = _fetch(url, md5, root / "downloads", retries, timeout_s)
         try:
-            _place(path, name, folder)
+            _place(path, wanted, folder)
         except ValueError:  # damaged, and no md5 told so before: if kept, it would be used the next time
             path.unlink(missing_ok=True)
             raise
         path.unlink(missing_ok=True)  # another process may have got the same set first
-    missing = missing_files(name, root)
+    missing = wanted.missing(root)
     if missing:
-        raise ValueError(f"the download of {published.title} did not contain {missing[0].name}")
+        raise ValueError(f"the download of {wanted.title} did not contain {missing[0].name}")
     return folder
 
 
-def _place(path: Path, name: str, folder: Path) -> None:
+def _place(path: Path, wanted: Download, folder: Path) -> None:
     if path.name.endswith(".tar.gz"):
-        unpack.unpack_tar(path, name, folder)
+        unpack.unpack_tar(path, wanted, folder)
     elif path.suffix == ".pt":
-        unpack.unpack_labels(path, name, folder)
+        unpack.unpack_labels(path, wanted, folder)
     else:
         unpack.copy(path, folder / path.name)
 

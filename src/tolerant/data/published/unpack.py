@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from tolerant.data.damage import DAMAGE, reason
-from tolerant.data.published import PUBLISHED, check_content
+from tolerant.data.published.download import Download
 from tolerant.files import replacing
 
 # The largest member of a published archive is CIFAR-100's train.bin, 153.7 MB.
@@ -34,10 +34,9 @@ def copy(path: Path, target: Path) -> None:
         shutil.copyfileobj(source, file, 2**20)
 
 
-def unpack_tar(path: Path, name: str, folder: Path) -> None:
-    """Write the files of the published data set `name` from its .tar.gz to `folder`."""
-    published = PUBLISHED[name]
-    wanted = {f"{published.folder}/{file}": file for file in published.files}
+def unpack_tar(path: Path, download: Download, folder: Path) -> None:
+    """Write the files of a download from its .tar.gz to `folder`."""
+    wanted = {f"{download.folder}/{file}": file for file in download.files}
     try:
         with _BoundedGzip(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
             for number, member in enumerate(archive):
@@ -49,7 +48,7 @@ def unpack_tar(path: Path, name: str, folder: Path) -> None:
                 source = archive.extractfile(member) if member.isreg() else None
                 if source is None:
                     raise ValueError(f"{member.name!r} is not a plain file")
-                _write(source, published.files[file], folder / file)
+                _write(source, download.files[file], folder / file)
     except DAMAGE as error:
         raise ValueError(f"{path} cannot be unpacked: {reason(error)}") from error
     if wanted:
@@ -75,19 +74,19 @@ class _BoundedGzip(gzip.GzipFile):
         return super().read(size)
 
 
-def unpack_labels(path: Path, name: str, folder: Path) -> None:
+def unpack_labels(path: Path, download: Download, folder: Path) -> None:
     """Human labels from the authors' .pt file, without running the pickle inside it.
 
     A pickle is a program, but its constants can be listed without running it. The file is a dict
     of label arrays; an array is the constant, or the list of numbers, after its key. What comes
     out is checked against the sum of the labels before it is kept.
     """
-    (target,) = (folder / file for file in PUBLISHED[name].files)
+    (target,) = (folder / file for file in download.files)
     try:
         labels = dict(_label_arrays(_pickle_of(path)))
     except (*DAMAGE, OSError) as error:
         raise ValueError(f"{path} is not the label file its authors publish: {reason(error)}") from error
-    check_content(name, target, b"".join(labels[key].tobytes() for key in sorted(labels)))
+    download.check(target, b"".join(labels[key].tobytes() for key in sorted(labels)))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **labels)  # type: ignore[arg-type]
     with replacing(target) as file:

@@ -1,18 +1,21 @@
-"""Fashion-MNIST from its idx files."""
+"""MNIST's layout: gzipped idx files of pictures and of labels."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import struct
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tolerant.class_names import FASHION_MNIST
 from tolerant.data.arrays import MAX_RATIO
 from tolerant.data.damage import DAMAGE, reason
-from tolerant.data.dataset import NoisyDataset, check_split
-from tolerant.data.published import check_content, find_file
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.published.download import Root
+
+if TYPE_CHECKING:
+    from tolerant.data.cards import Card
 
 
 def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
@@ -37,15 +40,15 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
     return np.frombuffer(data, np.uint8).reshape(shape), magic + header + data
 
 
-def load_fashion_mnist(split: str = "train", root: str | os.PathLike[str] | None = None) -> NoisyDataset:
-    """Fashion-MNIST: 60,000 or 10,000 grey images of 28 x 28 in ten classes."""
-    check_split(split)
+def load_idx(card: Card, split: str, root: Root) -> NoisyDataset:
+    """Grey pictures from the four files of MNIST's layout."""
+    (download,) = card.downloads
     start = "train" if split == "train" else "t10k"
     arrays = []
     for ending in ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"):
-        path = find_file("fashion-mnist", f"{start}-{ending}", root)
+        path = download.find(f"{start}-{ending}", root)
         array, content = read_idx(path)
-        check_content("fashion-mnist", path, content)
+        download.check(path, content)
         arrays.append(array)
     images, labels = arrays[0][..., None].copy(), arrays[1].astype(np.int64)
-    return NoisyDataset(images, labels, labels.copy(), FASHION_MNIST, kind="image")
+    return NoisyDataset(images, labels, labels.copy(), card.class_names, kind="image")
