@@ -11,18 +11,18 @@ wrong labels first, against the true labels, which nothing else has seen. Times 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import TINY_FIT, TINY_ROWS, append, make_parser
 
 from tolerant import NoisyLabelClassifier
 from tolerant.data import TableEncoder, load
@@ -30,7 +30,8 @@ from tolerant.experiment.row import hardware
 from tolerant.noise import corrupt, make_transition, symmetric, uniform
 from tolerant.train.engine.device import pick_device
 
-FOLDS = 5
+FIT = {"folds": 5}
+FETCHED = ("fashion-mnist", "trec")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Problem:
     true_labels: np.ndarray
     test_inputs: Any
     test_labels: np.ndarray
+
+    def first(self, rows: int) -> Problem:
+        own = (self.inputs[:rows], self.given_labels[:rows], self.true_labels[:rows])
+        return Problem(*own, self.test_inputs[:rows], self.test_labels[:rows])
 
 
 def digits(seed: int) -> Problem:
@@ -129,23 +134,23 @@ PROBLEMS: dict[str, Callable[[int], Problem]] = {
 }
 
 
-def run_ours(problem: Problem, seed: int) -> tuple[float, np.ndarray]:
-    model = NoisyLabelClassifier(folds=FOLDS, random_state=seed)
+def run_ours(problem: Problem, seed: int, fit: Mapping[str, Any]) -> tuple[float, np.ndarray]:
+    model = NoisyLabelClassifier(**fit, random_state=seed)
     model.fit(problem.inputs, problem.given_labels)
     return model.score(problem.test_inputs, problem.test_labels), model.suspects_.p_right
 
 
-def run_cce(problem: Problem, seed: int) -> tuple[float, np.ndarray]:
-    model = NoisyLabelClassifier(loss="cce", folds=FOLDS, random_state=seed)
+def run_cce(problem: Problem, seed: int, fit: Mapping[str, Any]) -> tuple[float, np.ndarray]:
+    model = NoisyLabelClassifier(loss="cce", **fit, random_state=seed)
     model.fit(problem.inputs, problem.given_labels)
     return model.score(problem.test_inputs, problem.test_labels), model.p_y_
 
 
-def run_cleanlab(problem: Problem, seed: int) -> tuple[float, np.ndarray]:
+def run_cleanlab(problem: Problem, seed: int, fit: Mapping[str, Any]) -> tuple[float, np.ndarray]:
     from cleanlab.classification import CleanLearning
 
-    base = NoisyLabelClassifier(loss="cce", folds=0, random_state=seed)
-    model = CleanLearning(base, cv_n_folds=FOLDS, seed=seed).fit(problem.inputs, problem.given_labels)
+    base = NoisyLabelClassifier(loss="cce", **{**fit, "folds": 0}, random_state=seed)
+    model = CleanLearning(base, cv_n_folds=fit["folds"], seed=seed).fit(problem.inputs, problem.given_labels)
     quality = model.get_label_issues()["label_quality"].to_numpy()
     predicted = model.predict(problem.test_inputs)
     return float((predicted == problem.test_labels).mean()), quality
@@ -154,24 +159,28 @@ def run_cleanlab(problem: Problem, seed: int) -> tuple[float, np.ndarray]:
 METHODS = {"cce": run_cce, "cleanlab": run_cleanlab, "tolerant": run_ours}
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     from sklearn.metrics import average_precision_score
 
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--only", default=",".join(PROBLEMS), help="data sets, with commas between")
     parser.add_argument("--methods", default=",".join(METHODS), help="of these three, with commas between")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="append a JSON line for each result")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    fit, names = FIT, arguments.only.split(",")
+    if arguments.tiny:
+        fit, names = TINY_FIT, [name for name in names if name not in FETCHED]
     warnings.simplefilter("ignore")
     print("data set       method     test accuracy  average precision  processor s")
-    for name in arguments.only.split(","):
+    for name in names:
         problem = PROBLEMS[name](arguments.seed)
+        if arguments.tiny:
+            problem = problem.first(TINY_ROWS)
         wrong = problem.given_labels != problem.true_labels
         for method in arguments.methods.split(","):
             run = METHODS[method]
             start = time.process_time()
-            accuracy, right = run(problem, arguments.seed)
+            accuracy, right = run(problem, arguments.seed, fit)
             row = {
                 "data": name,
                 "method": method,
@@ -189,9 +198,7 @@ def main() -> None:
                 f"  {row['processor_s']:>11.1f}",
                 flush=True,
             )
-            if arguments.out is not None:
-                with arguments.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+            append(arguments.out, row)
 
 
 if __name__ == "__main__":

@@ -13,17 +13,15 @@ wrong.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
 
 from tolerant import NoisyLabelClassifier
 from tolerant.data import load
@@ -33,6 +31,7 @@ from tolerant.own_data.plan import same_gap
 
 NOISES = {"uniform 0.2": (uniform, 0.2), "uniform 0.4": (uniform, 0.4), "circular 0.2": (circular, 0.2)}
 FEWEST = 3  # rows of a class
+FETCHED = "fashion80"
 
 Table = tuple[np.ndarray, np.ndarray, int]  # inputs, true labels, how many of the rows are for training
 # Inputs and true labels to train on, inputs and true labels to test on.
@@ -95,7 +94,19 @@ def split(table: Table, rng: np.random.Generator) -> Problem:
     return inputs[train], number[labels[train]], inputs[test], number[labels[test]]
 
 
-def measure(problem: Problem, name: str, noise: str, setting: str, seed: int) -> dict[str, Any]:
+def few(problem: Problem) -> Problem:
+    """Rows of four classes."""
+    inputs, labels, test_inputs, test_labels = problem
+    train, test = labels < 4, test_labels < 4
+    return (
+        inputs[train][:TINY_ROWS],
+        labels[train][:TINY_ROWS],
+        test_inputs[test][:TINY_ROWS],
+        test_labels[test][:TINY_ROWS],
+    )
+
+
+def measure(problem: Problem, name: str, noise: str, setting: str, seed: int, fit: Mapping[str, Any]) -> Row:
     from sklearn.metrics import average_precision_score
 
     inputs, labels, test_inputs, test_labels = problem
@@ -106,7 +117,7 @@ def measure(problem: Problem, name: str, noise: str, setting: str, seed: int) ->
     q = same_gap(num_classes) if setting == "bound" else setting
     changed = {"loss": "cce"} if q == "cce" else {"q": q if q == "auto" else float(q)}
     start = time.process_time()
-    model = NoisyLabelClassifier(random_state=seed, device="cpu", **changed).fit(inputs, given)
+    model = NoisyLabelClassifier(random_state=seed, device="cpu", **changed, **fit).fit(inputs, given)
     right = model.suspects_.p_right
     doubtful = np.argsort(right, kind="stable")[: wrong.sum()]
     measured = {
@@ -129,30 +140,31 @@ def measure(problem: Problem, name: str, noise: str, setting: str, seed: int) ->
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__)
     parser.add_argument("--only", default=",".join(TABLES), help="data sets, with commas between")
     parser.add_argument("--settings", default="auto,0.7,bound,cce", help="q, auto, bound or cce")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="append a JSON line for each result")
-    arguments = parser.parse_args()
+    add_seeds(parser, 1)
+    arguments = parser.parse_args(words)
+    names, noises = arguments.only.split(","), list(NOISES)
+    if arguments.tiny:
+        names, noises = [name for name in names if name != FETCHED], noises[-1:]
     warnings.simplefilter("ignore")
     print("data       noise        seed setting  test accuracy  precision")
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        for name in arguments.only.split(","):
+    for seed in seeds_of(arguments):
+        for name in names:
             rng = np.random.default_rng(seed)
             problem = split(TABLES[name](rng), rng)
-            for noise, setting in product(NOISES, arguments.settings.split(",")):
-                row = measure(problem, name, noise, setting, seed)
+            if arguments.tiny:
+                problem = few(problem)
+            for noise, setting in product(noises, arguments.settings.split(",")):
+                row = measure(problem, name, noise, setting, seed, TINY_FIT if arguments.tiny else {})
                 print(
                     f"{name:<10} {noise:<12} {seed:>4} {setting:<7}  {row['test_accuracy']:>13.4f}"
                     f"  {row['precision']:>9.4f}",
                     flush=True,
                 )
-                if arguments.out is not None:
-                    with arguments.out.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                append(arguments.out, row)
 
 
 if __name__ == "__main__":

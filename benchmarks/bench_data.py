@@ -7,17 +7,19 @@ Prints one line a measurement: seconds, peak memory of a fresh process, and what
 
 from __future__ import annotations
 
-import argparse
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
+from common import captured, in_fresh_process, make_parser, synchronize
+
+from tolerant.data import downloads, load
+from tolerant.data.augment import augment, draw
 
 
 def best(work: Callable[[], object], repeats: int = 5) -> float:
@@ -31,8 +33,6 @@ def best(work: Callable[[], object], repeats: int = 5) -> float:
 
 def load_once(source: str, split: str | None) -> None:
     """In a process of its own, so that the peak is of this load alone."""
-    from tolerant.data import load
-
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, cpu_start = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
@@ -46,10 +46,6 @@ def load_once(source: str, split: str | None) -> None:
     )
 
 
-def load_fresh(source: str, split: str | None) -> None:
-    subprocess.run([sys.executable, __file__, "--load", source, split or ""], check=True)
-
-
 def make_pictures(folder: Path, count: int) -> None:
     from PIL import Image
 
@@ -61,69 +57,55 @@ def make_pictures(folder: Path, count: int) -> None:
     (folder / "class0" / "0.png").write_bytes(b"broken")
 
 
-def bench_augment() -> None:
-    import torch
-
-    from tolerant.data.augment import augment, draw
-
+def bench_augment(num_images: int) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU, 1 thread"
     torch.set_num_threads(1)
     g = torch.Generator().manual_seed(0)
-    images = torch.randint(256, (50_000, 32, 32, 3), dtype=torch.uint8, generator=g).to(device)
+    images = torch.randint(256, (num_images, 32, 32, 3), dtype=torch.uint8, generator=g).to(device)
     mean = torch.rand((32, 32, 3), generator=g).to(device)
-    index = torch.randint(50_000, (128,), generator=g).to(device)
-    flip, shift = draw(128, g, device=device)
+    index = torch.randint(num_images, (128,), generator=g).to(device)
+    flip, shift = (drawn.to(device) for drawn in draw(128, g))
     for dtype in (torch.float32, torch.bfloat16):
 
         def step(dtype: torch.dtype = dtype) -> torch.Tensor:
             rows = images.index_select(0, index)
             return augment(rows, mean=mean, flip=flip, shift=shift, dtype=dtype)
 
-        time_s = in_graph(step) if device.type == "cuda" else best(step, 30)
-        print(f"gather + augment, 128 x 32 x 32 x 3, {dtype}: {1e6 * time_s:7.1f} us ({where})")
+        steps = captured(step, device, repeats=20)
+
+        def twenty(steps: Callable[[], None] = steps) -> None:
+            steps()
+            synchronize(device)
+
+        print(f"gather + augment, 128 x 32 x 32 x 3, {dtype}: {1e6 * best(twenty) / 20:7.1f} us ({where})")
 
 
-def in_graph(step: Callable[[], object], times: int = 20) -> float:
-    import torch
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())  # where its tensors were made
-    with torch.cuda.stream(stream):
-        step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(times):
-            step()
-
-    def replay() -> None:
-        graph.replay()
-        torch.cuda.synchronize()
-
-    return best(replay) / times
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__, out=None)
     parser.add_argument("--pictures", type=int, default=20_000)
     parser.add_argument("--load", nargs=2, metavar=("SOURCE", "SPLIT"))
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.load:
         load_once(options.load[0], options.load[1] or None)
         return
-    from tolerant.data import downloads
+
+    def load_fresh(source: str, split: str) -> None:
+        print(
+            in_fresh_process(__file__, main, "--load", source, split, tiny=options.tiny), end="", flush=True
+        )
 
     for name in ("cifar10", "cifar100", "fashion-mnist"):
-        if downloads()[name].missing():
+        if options.tiny or downloads()[name].missing():
             print(f"load {name}: not in the data folder, see `tolerant doctor`")
         else:
             load_fresh(name, "train")
-    if options.pictures:
+    num_pictures = 40 if options.tiny else options.pictures
+    if num_pictures:
         with tempfile.TemporaryDirectory() as folder:
-            make_pictures(Path(folder), options.pictures)
-            load_fresh(folder, None)
-    bench_augment()
+            make_pictures(Path(folder), num_pictures)
+            load_fresh(folder, "")
+    bench_augment(200 if options.tiny else 50_000)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """How near each method comes to T: mean absolute error on simulated predictions.
 
-Run: python benchmarks/bench_estimate.py
+Run: python benchmarks/bench_estimate.py [--seeds 5]
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from common import add_seeds, make_parser, seeds_of
 
 from tolerant.noise import (
     circular,
@@ -30,7 +33,7 @@ MODELS = {"perfect": (0.0, 1.0), "noisy": (0.5, 1.0), "overconfident": (0.5, 0.5
 
 
 def simulate(
-    transition: np.ndarray, error: float, temperature: float, seed: int, num_rows: int = 20_000
+    transition: np.ndarray, error: float, temperature: float, seed: int, num_rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Given labels, predictions and true labels of a task with about 5 % Bayes error."""
     random = np.random.default_rng(seed)
@@ -46,20 +49,24 @@ def simulate(
     return given, estimate.softmax(logits / temperature), true
 
 
-def main(seeds: int = 5) -> None:
-    print(f"Mean absolute error of T, in hundredths (20,000 rows, 10 classes, {seeds} seeds),")
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__, out=None)
+    add_seeds(parser, 5)
+    arguments = parser.parse_args(words)
+    seeds, num_rows = seeds_of(arguments), 400 if arguments.tiny else 20_000
+    print(f"Mean absolute error of T, in hundredths ({num_rows:,} rows, 10 classes, {len(seeds)} seeds),")
     print("and in brackets the error of the noise rate that follows, in points.\n")
     print(f"{'noise':<16}{'model':<15}" + "".join(f"{name:>20}" for name in estimate.METHODS))
     for noise, transition in NOISE.items():
         for model, (error, temperature) in MODELS.items():
             errors = []
-            for seed in range(seeds):
-                given, probs, true = simulate(transition, error, temperature, seed)
+            for seed in seeds:
+                given, probs, true = simulate(transition, error, temperature, seed, num_rows)
                 for method in estimate.METHODS.values():
                     found = method(given, probs)
                     gap = noise_rate(found, given).overall - (given != true).mean()
                     errors.append((np.abs(found - transition).mean(), abs(gap)))
-            means = 100 * np.reshape(errors, (seeds, -1, 2)).mean(axis=0)
+            means = 100 * np.reshape(errors, (len(seeds), -1, 2)).mean(axis=0)
             cells = "".join(f"{f'{of_t:.2f} ({of_rate:4.1f})':>20}" for of_t, of_rate in means)
             print(f"{noise:<16}{model:<15}{cells}")
 

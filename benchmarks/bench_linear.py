@@ -8,20 +8,21 @@ Interleaved rounds, medians, one H200-sized problem: 4096 rows, 4096 hidden, 128
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
+import math
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from common import Row, interleaved, machine, make_parser, peak_bytes, pick_gpu, timed, write_lines
 from torch import Tensor
 
-from tolerant.experiment.row import commit
-from tolerant.losses.linear import linear_lq_loss
+from tolerant.functional import linear_lq_loss
 
 Q, K = 0.7, 0.5
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -63,13 +64,15 @@ def peers(folder: Path | None) -> dict[str, Loss]:
     return found
 
 
-def problem(n: int, hidden: int, classes: int, live: float) -> tuple[Tensor, Tensor, Tensor]:
+def problem(
+    device: torch.device, n: int, hidden: int, classes: int, live: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """A share `live` of the rows points at its class, with p_y near 1; the others point nowhere."""
     torch.manual_seed(0)
-    w = (0.02 * torch.randn(classes, hidden, device="cuda")).bfloat16()
-    y = torch.randint(classes, (n,), device="cuda")
-    h = 0.1 * torch.randn(n, hidden, device="cuda")
-    pointed = (torch.rand(n, device="cuda") < live).unsqueeze(1)
+    w = (0.02 * torch.randn(classes, hidden, device=device)).bfloat16()
+    y = torch.randint(classes, (n,), device=device)
+    h = 0.1 * torch.randn(n, hidden, device=device)
+    pointed = (torch.rand(n, device=device) < live).unsqueeze(1)
     own = w[y].float()
     h += torch.where(pointed, 20 * own / own.pow(2).sum(1, keepdim=True), 0.0)
     return h.bfloat16().requires_grad_(), w.requires_grad_(), y
@@ -82,7 +85,7 @@ def step(loss: Loss, h: Tensor, w: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 
 def bare_products(h: Tensor, w: Tensor) -> Callable[[], None]:
     h, w = h.detach(), w.detach()
-    logits = torch.randn(len(h), len(w), device="cuda", dtype=h.dtype)
+    logits = torch.randn(len(h), len(w), device=h.device, dtype=h.dtype)
     grad_h, grad_w = torch.empty_like(h), torch.empty_like(w)
     out = torch.empty_like(logits)
 
@@ -94,20 +97,10 @@ def bare_products(h: Tensor, w: Tensor) -> Callable[[], None]:
     return run
 
 
-def interleaved(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    marks: dict[str, list[float]] = {name: [] for name in runs}
-    for r in range(rounds + 1):
-        for name, run in runs.items():
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(10_000_000)  # 5 ms in which the host gets ahead, as in training
-            start.record()
-            result = run()
-            stop.record()
-            stop.synchronize()
-            del result
-            if r:
-                marks[name].append(start.elapsed_time(stop))
-    return {name: statistics.median(times) for name, times in marks.items()}
+def milliseconds(run: Callable[[], object], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda._sleep(10_000_000)  # 5 ms in which the host gets ahead, as in training
+    return timed(run, device)()
 
 
 def extra_mib(loss: Loss, h: Tensor, w: Tensor, y: Tensor) -> float:
@@ -117,18 +110,14 @@ def extra_mib(loss: Loss, h: Tensor, w: Tensor, y: Tensor) -> float:
         w.requires_grad_(not frozen)
         step(loss, h, w, y)
         gc.collect()
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        base = torch.cuda.memory_allocated()
-        step(loss, h, w, y)
         gradients = h.numel() * h.element_size() + (0 if frozen else w.numel() * w.element_size())
-        most = max(most, torch.cuda.max_memory_allocated() - base - gradients)
+        most = max(most, peak_bytes(partial(step, loss, h, w, y), h.device) - gradients)
     return most / 2**20
 
 
-def accuracy(rows: list[dict[str, object]]) -> None:
+def accuracy(rows: list[Row], device: torch.device, *, tiny: bool) -> None:
     """Against float64 on a size that fits it: relative error of the two gradients."""
-    h, w, y = problem(1024, 256, 8192, live=0.5)
+    h, w, y = problem(device, *((64, 16, 50) if tiny else (1024, 256, 8192)), live=0.5)
     exact = [t.detach().double().requires_grad_() for t in (h, w)]
     losses = F.cross_entropy(F.linear(*exact), y, reduction="none")
     truth = torch.autograd.grad((torch.expm1(-Q * losses) / -Q).mean(), exact)
@@ -151,42 +140,35 @@ def accuracy(rows: list[dict[str, object]]) -> None:
         print(json.dumps(rows[-1]), flush=True)
 
 
-def print_table(rows: list[dict[str, object]]) -> None:
+def print_table(rows: list[Row]) -> None:
     print(f"\n{'':34} {'ms':>8} {'/ bare':>7} {'extra MiB':>10} {'eager / it':>10}")
     memory = {str(row["name"]): row.get("extra MiB") for row in rows if row["bench"] == "linear"}
     for row in rows:
         if row["bench"] == "linear":
             own, theirs = row.get("extra MiB"), memory.get("eager")
-            ratio = f"{theirs / own:.1f}" if own and theirs else "-"  # type: ignore[operator]
+            ratio = f"{theirs / own:.1f}" if own and theirs else "-"
             print(f"{row['name']!s:34} {row['ms']:>8} {row['/ bare products']:>7} {own!s:>10} {ratio:>10}")
     ms = {row["name"]: row["ms"] for row in rows if row["bench"] == "linear"}
-    ratio = ms["ours, truncated, 40 % dead rows"] / ms["ours on 40 % dead rows"]  # type: ignore[operator]
+    ratio = ms["ours, truncated, 40 % dead rows"] / ms["ours on 40 % dead rows"]
     print(f"truncated / plain on 40 % dead rows: {ratio:.3f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="write the rows here, a JSON line each")
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__, out="write the rows here, a JSON line each")
     parser.add_argument("--peers", type=Path, help="folder with the peers' packages")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, default=4096)
     parser.add_argument("--hidden", type=int, default=4096)
     parser.add_argument("--classes", type=int, default=128256)
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("needs a CUDA GPU")
-    rows: list[dict[str, object]] = [
-        {
-            "bench": "machine",
-            "gpu": torch.cuda.get_device_name(),
-            "torch": torch.__version__,
-            "rounds": options.rounds,
-            "commit": commit(),
-        }
-    ]
-    accuracy(rows)
-    h, w, y = problem(options.rows, options.hidden, options.classes, live=1.0)
-    half_h, half_w, half_y = problem(options.rows, options.hidden, options.classes, live=0.6)
+    options = parser.parse_args(words)
+    device = pick_gpu(parser, options.tiny)
+    if options.tiny:
+        options.rounds, options.rows, options.hidden, options.classes = 1, 32, 16, 50
+    rows: list[Row] = [{"bench": "machine", **machine(device, options.rounds)}]
+    accuracy(rows, device, tiny=options.tiny)
+    size = (options.rows, options.hidden, options.classes)
+    h, w, y = problem(device, *size, live=1.0)
+    half_h, half_w, half_y = problem(device, *size, live=0.6)
     losses: dict[str, Loss] = {
         "ours": ours(),
         "ours, 512 rows a chunk": ours(chunk_rows=512),
@@ -202,18 +184,21 @@ def main() -> None:
     for name, loss in losses.items():
         try:
             step(loss, h, w, y)
-            runs[name] = lambda loss=loss: step(loss, h, w, y)
+            runs[name] = partial(step, loss, h, w, y)
         except Exception as error:
             print(f"SKIPPED {name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
     truncated = ours(k=K)
-    runs["ours on 40 % dead rows"] = lambda: step(losses["ours"], half_h, half_w, half_y)
-    runs["ours, truncated, 40 % dead rows"] = lambda: step(truncated, half_h, half_w, half_y)
-    times = interleaved(runs, options.rounds)
+    runs["ours on 40 % dead rows"] = partial(step, losses["ours"], half_h, half_w, half_y)
+    runs["ours, truncated, 40 % dead rows"] = partial(step, truncated, half_h, half_w, half_y)
+    timers = {name: partial(milliseconds, run, device) for name, run in runs.items()}
+    measured = interleaved(timers, options.rounds, warm_up=1)
+    times = {name: statistics.median(values) for name, values in measured.items()}
     runs.clear()  # the buffers of the bare products make room
+    timers.clear()
     bare = times["bare products"]
-    flops = 6 * options.rows * options.hidden * options.classes
+    flops = 6 * math.prod(size)
     for name, ms in times.items():
-        row: dict[str, object] = {"bench": "linear", "name": name, "ms": round(ms, 3)}
+        row: Row = {"bench": "linear", "name": name, "ms": round(ms, 3)}
         row |= {"/ bare products": round(ms / bare, 3), "TFLOP/s": round(flops / ms / 1e9, 1)}
         if name in losses:
             torch.cuda.empty_cache()
@@ -222,8 +207,7 @@ def main() -> None:
             except Exception as error:  # a peer may refuse a frozen layer
                 print(f"SKIPPED memory of {name}: {type(error).__name__}: {str(error)[:200]}")
         rows.append(row)
-        if options.out:
-            options.out.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+        write_lines(options.out, rows)
     print_table(rows)
 
 

@@ -14,20 +14,22 @@ import argparse
 import json
 import platform
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from common import in_fresh_process, interleaved, make_parser
 from torch import Tensor
 
 from tolerant.functional import lq_loss
 
 Q = 0.7
 SHAPES = [(128, 10), (8192, 1000), (512, 32000)]
+TINY_SHAPES = [(8, 10), (70, 1000)]
+MANY = 50_000  # logits whose memory shows in that of the process
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -44,7 +46,8 @@ def through_softmax(logits: Tensor, labels: Tensor) -> Tensor:
     return ((1 - p_y**Q) / Q).mean()
 
 
-WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+Way = Callable[[Tensor, Tensor], Tensor]
+WAYS: dict[str, Way] = {
     "tolerant": ours,
     "cross_entropy": through_cross_entropy,
     "softmax": through_softmax,
@@ -57,35 +60,29 @@ def make(shape: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return logits, torch.randint(shape[1], shape[:1], generator=generator)
 
 
-def step(way: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labels: Tensor) -> None:
+def step(way: Way, logits: Tensor, labels: Tensor) -> None:
     logits.grad = None
     way(logits, labels).backward()
 
 
-def medians(shape: tuple[int, int], dtype: torch.dtype, rounds: int) -> dict[str, float]:
+def medians(shape: tuple[int, int], dtype: torch.dtype, rounds: int, *, tiny: bool) -> dict[str, float]:
     """Seconds a step; small shapes are repeated within a round, or the clock would be measured."""
     logits, labels = make(shape, dtype)
-    repeats = max(1, 200_000 // logits.numel())
-    times: dict[str, list[float]] = {name: [] for name in WAYS}
-    for number in range(rounds + 2):
-        for name, way in WAYS.items():
-            started = time.perf_counter()
-            for _ in range(repeats):
-                step(way, logits, labels)
-            if number >= 2:  # two rounds to warm up
-                times[name].append((time.perf_counter() - started) / repeats)
-    return {name: statistics.median(spent) for name, spent in times.items()}
+    repeats = 1 if tiny else max(1, 200_000 // logits.numel())
+
+    def spent(way: Way) -> float:
+        started = time.perf_counter()
+        for _ in range(repeats):
+            step(way, logits, labels)
+        return (time.perf_counter() - started) / repeats
+
+    times = interleaved({name: partial(spent, way) for name, way in WAYS.items()}, rounds, warm_up=2)
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
-def extra_copies(way: str, shape: tuple[int, int], dtype: str) -> float:
+def extra_copies(way: str, shape: tuple[int, int], dtype: str, *, tiny: bool) -> float:
     """Peak growth of a fresh process in one step, in copies of the logits."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--peak", way, str(shape[0]), str(shape[1]), dtype],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout)
+    return float(in_fresh_process(__file__, main, "--peak", way, *map(str, shape), dtype, tiny=tiny))
 
 
 def print_peak(way: str, rows: int, classes: int, dtype: str) -> None:
@@ -102,12 +99,11 @@ def peak_kib() -> int:
     return int(status.split("VmHWM:")[1].split()[0])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__, out="write the rows here as JSON")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", type=Path, help="write the rows here as JSON")
     parser.add_argument("--peak", nargs=4, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.peak:
         way, rows, classes, dtype = options.peak
         print_peak(way, int(rows), int(classes), dtype)
@@ -119,13 +115,17 @@ def main() -> None:
         f"{'':>14} {'':>5}  {'cross_entropy':>13} {'softmax':>8}      {'tolerant':>8} {'cross_entropy':>13}"
     )
     results = []
-    for shape in SHAPES:
+    rounds = 1 if options.tiny else options.rounds
+    for shape in TINY_SHAPES if options.tiny else SHAPES:
         for name, dtype in DTYPES.items():
-            spent = medians(shape, dtype, options.rounds)
+            spent = medians(shape, dtype, rounds, tiny=options.tiny)
             ratios = {way: spent[way] / spent["tolerant"] for way in ("cross_entropy", "softmax")}
             copies = (
-                {way: extra_copies(way, shape, name) for way in ("tolerant", "cross_entropy")}
-                if shape[0] * shape[1] > 10**6
+                {
+                    way: extra_copies(way, shape, name, tiny=options.tiny)
+                    for way in ("tolerant", "cross_entropy")
+                }
+                if shape[0] * shape[1] > MANY
                 else {}
             )
             memory = " ".join(f"{value:>10.2f}" for value in copies.values())
@@ -136,7 +136,7 @@ def main() -> None:
             )
             results.append({"shape": shape, "dtype": name, "faster_than": ratios, "extra_copies": copies})
     if options.out:
-        row = {"torch": torch.__version__, "threads": threads, "rounds": options.rounds, "results": results}
+        row = {"torch": torch.__version__, "threads": threads, "rounds": rounds, "results": results}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(row, indent=1) + "\n")
 

@@ -10,32 +10,76 @@ driver's and a kernel that changes the sign.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
-from itertools import product
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, product
 
 import torch
 import torch.nn.functional as F
+from common import (
+    Row,
+    captured,
+    interleaved,
+    machine,
+    make_parser,
+    peak_bytes,
+    pick_gpu,
+    profiled,
+    timed,
+    write_lines,
+)
 from torch import Tensor
 
-from tolerant.experiment.row import commit
-from tolerant.losses import triton_loss
+from tolerant.functional import lq_loss
 from tolerant.losses.fused import plain_phi_rows
 from tolerant.losses.phi import PHI
 from tolerant.losses.triton_launch import Call, Plan, launch, plan_for
-from tolerant.losses.triton_loss import phi_loss
 
 Q = 0.7
 ROWS = {1000: 262144, 4096: 65536, 32000: 8192, 128256: 4096}
+TINY_ROWS = {1000: 4, 32000: 2}
 NAMES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
+
+Step = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where and how much is measured; what was, is in `rows`."""
+
+    device: torch.device
+    rounds: int
+    rows: list[Row]
+    tiny: bool
+
+    def inputs(self, n: int, c: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        z = torch.randn(n, c, device=self.device, dtype=dtype)
+        return z.requires_grad_(), torch.randint(c, (n,), device=self.device)
+
+    def compiled(self, loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return loss if self.tiny else torch.compile(loss, dynamic=False)
+
+    def times(self, graphs: dict[str, list[Step]]) -> dict[str, float]:
+        """Median milliseconds of each candidate; its graphs (one per input set) take turns."""
+        turns = {name: cycle(own) for name, own in graphs.items()}
+
+        def measure(name: str) -> Callable[[], float]:
+            return timed(next(turns[name]), self.device)
+
+        marks = interleaved({name: partial(measure, name) for name in graphs}, self.rounds, warm_up=2)
+        return {name: statistics.median(mark() for mark in own) for name, own in marks.items()}
+
+    def add(self, row: Row, note: str = "") -> None:
+        self.rows.append(row)
+        print(json.dumps(row), note, flush=True)
 
 
 def ours(z: Tensor, y: Tensor) -> Tensor:
-    return phi_loss(z, y, phi="lq", hyper={"q": Q})
+    return lq_loss(z, y, q=Q)
 
 
 def eager_lq(z: Tensor, y: Tensor) -> Tensor:
@@ -48,7 +92,7 @@ def softmax_lq(z: Tensor, y: Tensor) -> Tensor:
 
 
 def with_backward(loss: Callable[[Tensor, Tensor], Tensor], z: Tensor, y: Tensor) -> Callable[[], Tensor]:
-    ones = {dtype: torch.ones((), device="cuda", dtype=dtype) for dtype in (torch.float32, z.dtype)}
+    ones = {dtype: torch.ones((), device=z.device, dtype=dtype) for dtype in (torch.float32, z.dtype)}
 
     def step() -> Tensor:
         value = loss(z, y)
@@ -57,48 +101,14 @@ def with_backward(loss: Callable[[Tensor, Tensor], Tensor], z: Tensor, y: Tensor
     return step
 
 
-def captured(step: Callable[[], object], repeats: int = 1) -> torch.cuda.CUDAGraph:
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())  # where its tensors were made
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(repeats):
-            step()
-    graph.step = step  # type: ignore[attr-defined]  # the tensors it reads and writes live as long
-    return graph
-
-
-def interleaved(graphs: dict[str, list[torch.cuda.CUDAGraph]], rounds: int) -> dict[str, float]:
-    """Median milliseconds of each candidate; its graphs (one per input set) take turns."""
-    marks: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in graphs}
-    for r in range(rounds + 2):
-        for name, turns in graphs.items():
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            turns[r % len(turns)].replay()
-            stop.record()
-            if r >= 2:
-                marks[name].append((start, stop))
-    torch.cuda.synchronize()
-    return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in marks.items()}
-
-
-def inputs(n: int, c: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    z = torch.randn(n, c, device="cuda", dtype=dtype)
-    return z.requires_grad_(), torch.randint(c, (n,), device="cuda")
-
-
-def copies(sets: list[tuple[Tensor, Tensor]]) -> dict[str, list[torch.cuda.CUDAGraph]]:
+def copies(sets: list[tuple[Tensor, Tensor]]) -> dict[str, list[Step]]:
     """A copy by the driver, and by a kernel that changes the sign: at some sizes one is 1.6x the other."""
+    where = sets[0][0].device
     targets = [torch.empty_like(z, requires_grad=False) for z, _ in sets]
-    pairs = list(zip(sets, targets, strict=True))
+    pairs = [(z.detach(), target) for (z, _), target in zip(sets, targets, strict=True)]
     return {
-        "copy": [captured(lambda z=z, t=t: t.copy_(z.detach())) for (z, _), t in pairs],
-        "negative": [captured(lambda z=z, t=t: torch.neg(z.detach(), out=t)) for (z, _), t in pairs],
+        "copy": [captured(partial(t.copy_, z), where) for z, t in pairs],
+        "negative": [captured(partial(torch.neg, z, out=t), where) for z, t in pairs],
     }
 
 
@@ -106,63 +116,62 @@ def best_copy(times: dict[str, float]) -> None:
     times["copy"] = min(times["copy"], times.pop("negative"))
 
 
-def large(rows: list[dict[str, object]], rounds: int) -> None:
-    for c, dtype in product(ROWS, (torch.bfloat16, torch.float32)):
+def large(bench: Bench) -> None:
+    sizes = TINY_ROWS if bench.tiny else ROWS
+    for c, dtype in product(sizes, (torch.bfloat16, torch.float32)):
         torch.cuda.empty_cache()
         began = time.perf_counter()
-        n = ROWS[c]
-        sets = [inputs(n, c, dtype) for _ in range(2)]
+        n = sizes[c]
+        sets = [bench.inputs(n, c, dtype) for _ in range(2)]
         candidates: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"ours": ours}
-        candidates["compiled cross entropy"] = torch.compile(F.cross_entropy, dynamic=False)
+        candidates["compiled cross entropy"] = bench.compiled(F.cross_entropy)
         if c in (1000, 128256):
-            candidates["compiled L_q"] = torch.compile(eager_lq, dynamic=False)
+            candidates["compiled L_q"] = bench.compiled(eager_lq)
         if dtype == torch.float32 and c == 32000:
             candidates |= {"eager L_q": eager_lq, "eager softmax L_q": softmax_lq}
         graphs = copies(sets)
         for name, loss in candidates.items():
             try:
-                graphs[name] = [captured(with_backward(loss, z, y)) for z, y in sets]
+                graphs[name] = [captured(with_backward(loss, z, y), bench.device) for z, y in sets]
             except Exception as error:
                 print(f"SKIPPED {name} at C={c}: {type(error).__name__}: {str(error)[:200]}", flush=True)
-        times = interleaved(graphs, rounds)
+        times = bench.times(graphs)
         best_copy(times)
-        row: dict[str, object] = {"bench": "large", "n": n, "c": c, "dtype": NAMES[dtype]}
+        row: Row = {"bench": "large", "n": n, "c": c, "dtype": NAMES[dtype]}
         row |= {f"{name} ms": round(ms, 4) for name, ms in times.items()}
         row["copy TB/s"] = round(2 * n * c * dtype.itemsize / times["copy"] / 1e9, 3)
         for name in times:
             if name != "ours":
                 row[f"ours / {name}"] = round(times["ours"] / times[name], 3)
-        rows.append(row)
-        print(json.dumps(row), f"# {time.perf_counter() - began:.0f} s", flush=True)
-        torch._dynamo.reset()
+        bench.add(row, f"# {time.perf_counter() - began:.0f} s")
+        if not bench.tiny:
+            torch._dynamo.reset()
         del graphs, sets, candidates
 
 
-def small(rows: list[dict[str, object]], rounds: int) -> None:
-    repeats = 50
+def small(bench: Bench) -> None:
+    repeats = 2 if bench.tiny else 50
     for n, c in ((128, 10), (128, 100)):
-        z, y = inputs(n, c, torch.float32)
+        z, y = bench.inputs(n, c, torch.float32)
         losses = {"ours": ours, "eager L_q": eager_lq, "eager softmax L_q": softmax_lq}
         steps = {name: with_backward(loss, z, y) for name, loss in losses.items()}
-        row: dict[str, object] = {"bench": "small", "n": n, "c": c, "dtype": "fp32"}
+        row: Row = {"bench": "small", "n": n, "c": c, "dtype": "fp32"}
         for name, step in steps.items():
             step()
-            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-                step()
-            cuda = torch.autograd.DeviceType.CUDA
-            row[f"{name} kernels"] = sum(e.device_type == cuda for e in profile.events())
-        times = interleaved({name: [captured(step, repeats)] for name, step in steps.items()}, rounds)
+            recorded, _ = profiled(step, bench.device)
+            kernels = [e for e in recorded.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+            row[f"{name} kernels"] = len(kernels)
+        times = bench.times({name: [captured(step, bench.device, repeats)] for name, step in steps.items()})
         row |= {f"{name} us": round(1e3 * ms / repeats, 2) for name, ms in times.items()}
         row["ours / eager L_q"] = round(times["ours"] / times["eager L_q"], 3)
-        rows.append(row)
-        print(json.dumps(row), flush=True)
+        bench.add(row)
 
 
-def accuracy(rows: list[dict[str, object]]) -> None:
+def accuracy(bench: Bench) -> None:
     """Largest error of a row's gradient over the row's largest entry, against float64."""
-    c = 4096
-    y = torch.randint(c, (256,), device="cuda")
-    random = torch.randn(256, c, device="cuda") * 3
+    c = 40 if bench.tiny else 4096
+    y = torch.randint(c, (256,), device=bench.device)
+    random = torch.randn(256, c, device=bench.device) * 3
     peaked = random.scatter(1, y.unsqueeze(1), 25.0)
     hostile = random.clone()
     hostile[:64] = 0  # ties
@@ -174,13 +183,14 @@ def accuracy(rows: list[dict[str, object]]) -> None:
     for (kind, logits), dtype in product(kinds.items(), (torch.float32, torch.bfloat16)):
         z = logits.to(dtype).requires_grad_()
         exact = z.detach().double().requires_grad_()
-        ones = torch.ones(256, device="cuda")
+        ones = torch.ones(256, device=bench.device)
 
         def plain(t: Tensor, weight: Tensor) -> Tensor:
             return plain_phi_rows(t, y, weight, PHI["lq"], {"q": Q})
 
         truth = torch.autograd.grad(plain(exact, ones.double()).sum(), exact)[0]
-        got = torch.autograd.grad(phi_loss(z, y, phi="lq", hyper={"q": Q}, reduction="none"), z, ones)[0]
+        values = lq_loss(z, y, q=Q, reduction="none")
+        got = torch.autograd.grad(values, z, ones.to(values.dtype))[0]
         near = torch.autograd.grad(plain(z, ones).sum(), z)[0]
         size = truth.abs().amax(1).clamp(min=1e-37)
         errors = [((g.double() - truth).abs().amax(1) / size).max().item() for g in (got, near)]
@@ -188,23 +198,17 @@ def accuracy(rows: list[dict[str, object]]) -> None:
             "bench": "accuracy", "kind": kind, "dtype": NAMES[dtype], "ours": errors[0],
             "plain": errors[1], "ulp": torch.finfo(dtype).eps,
         }  # fmt: skip
-        rows.append(row)
-        print(json.dumps(row), flush=True)
+        bench.add(row)
 
 
-def memory(rows: list[dict[str, object]]) -> None:
-    n, c = 8192, 32000
+def memory(bench: Bench) -> None:
+    n, c = (16, 40) if bench.tiny else (8192, 32000)
     for name, loss in (("ours", ours), ("eager L_q", eager_lq), ("eager softmax L_q", softmax_lq)):
-        z, y = inputs(n, c, torch.bfloat16)
+        z, y = bench.inputs(n, c, torch.bfloat16)
         step = with_backward(loss, z, y)
         step()
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        base = torch.cuda.memory_allocated()
-        step()
-        extra = (torch.cuda.max_memory_allocated() - base) / (n * c * 2)
-        rows.append({"bench": "memory", "loss": name, "extra copies of the logits": round(extra, 3)})
-        print(json.dumps(rows[-1]), flush=True)
+        extra = peak_bytes(step, bench.device) / (n * c * 2)
+        bench.add({"bench": "memory", "loss": name, "extra copies of the logits": round(extra, 3)})
 
 
 def plans(c: int) -> list[Plan]:
@@ -217,28 +221,30 @@ def plans(c: int) -> list[Plan]:
     return whole + [Plan("row", *cut) for cut in cuts]
 
 
-def tune(rows: list[dict[str, object]], rounds: int) -> None:
+def tune(bench: Bench) -> None:
     call = Call("lq", (("q", Q),), -100, "mean")
-    for c, dtype in product(ROWS, (torch.bfloat16, torch.float32)):
-        sets = [inputs(ROWS[c], c, dtype) for _ in range(2)]
+    sizes = {1000: 4} if bench.tiny else ROWS
+    for c, dtype in product(sizes, (torch.bfloat16, torch.float32)):
+        sets = [bench.inputs(sizes[c], c, dtype) for _ in range(2)]
         grads = [torch.empty_like(z, requires_grad=False) for z, _ in sets]
         graphs = copies(sets)
         for plan in dict.fromkeys([plan_for(c, dtype.itemsize), *plans(c)]):
+            steps = [
+                partial(launch, call, z.detach(), y, grad=grad, plan=plan)
+                for grad, (z, y) in zip(grads, sets, strict=True)
+            ]
             try:
-                graphs[str(plan)] = [
-                    captured(lambda z=z, y=y, g=g, plan=plan: launch(call, z.detach(), y, grad=g, plan=plan))
-                    for g, (z, y) in zip(grads, sets, strict=True)
-                ]
+                graphs[str(plan)] = [captured(step, bench.device) for step in steps]
             except Exception as error:
                 print(f"SKIPPED {plan}: {type(error).__name__}: {str(error)[:160]}", flush=True)
-        times = interleaved(graphs, rounds)
+        times = bench.times(graphs)
         best_copy(times)
         copy = times.pop("copy")
         default = times[str(plan_for(c, dtype.itemsize))]
         print(f"C={c} {NAMES[dtype]} copy {copy:.4f} ms, default {default / copy:.3f}")
         for name, ms in sorted(times.items(), key=lambda item: item[1])[:5]:
             print(f"   {ms / copy:.3f}  {name}", flush=True)
-        rows += [
+        bench.rows += [
             {"bench": "tune", "c": c, "dtype": NAMES[dtype], "plan": name, "of copy": round(ms / copy, 4)}
             for name, ms in times.items()
         ]
@@ -246,40 +252,24 @@ def tune(rows: list[dict[str, object]], rounds: int) -> None:
         torch.cuda.empty_cache()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="write the rows here, a JSON line each")
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__, out="write the rows here, a JSON line each")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--tune", action="store_true", help="compare launch plans instead")
-    arguments = parser.parse_args()
-    if not torch.cuda.is_available() or not triton_loss.available(torch.zeros(1, 2, device="cuda")):
-        raise SystemExit("needs a CUDA GPU of compute capability 8.0 or newer, and Triton")
+    arguments = parser.parse_args(words)
+    device, rounds = pick_gpu(parser, arguments.tiny), 1 if arguments.tiny else arguments.rounds
     torch.manual_seed(0)
-    rows: list[dict[str, object]] = [
-        {
-            "bench": "machine",
-            "gpu": torch.cuda.get_device_name(),
-            "torch": torch.__version__,
-            "rounds": arguments.rounds,
-            "commit": commit(),
-        }
-    ]
+    bench = Bench(device, rounds, [{"bench": "machine", **machine(device, rounds)}], arguments.tiny)
     try:
-        if arguments.tune:
-            tune(rows, arguments.rounds)
-        else:
-            accuracy(rows)
-            memory(rows)
-            small(rows, arguments.rounds)
-            large(rows, arguments.rounds)
+        for measure in (tune,) if arguments.tune else (accuracy, memory, small, large):
+            measure(bench)
     finally:
-        if arguments.out:
-            arguments.out.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+        write_lines(arguments.out, bench.rows)
     if not arguments.tune:
-        table(rows)
+        table(bench.rows)
 
 
-def table(rows: list[dict[str, object]]) -> None:
+def table(rows: list[Row]) -> None:
     columns = ("copy", "compiled L_q", "compiled cross entropy", "eager L_q")
     print(f"\n{'rows':>7} {'classes':>7} dtype " + " ".join(f"{'/ ' + name:>25}" for name in columns))
     for row in rows:

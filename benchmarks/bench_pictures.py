@@ -10,19 +10,17 @@ without the rule that a round which would prune most of the rows is left out.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
 from torch import nn
 
-from tolerant.data import NoisyDataset, load
+from tolerant.data import CARDS, NoisyDataset, load
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, make_transition
 from tolerant.own_data.plan import Settings, make_job
@@ -34,8 +32,16 @@ EPOCHS = 30
 CPU = torch.device("cpu")
 
 
-def noisy_pictures(kind: str, seed: int) -> NoisyDataset:
-    rows = load("cifar10")
+def pictures(split: str, *, tiny: bool) -> NoisyDataset:
+    if not tiny:
+        return load("cifar10", split=split)
+    rng = np.random.default_rng(len(split))
+    images, labels = rng.integers(0, 256, (TINY_ROWS, 32, 32, 3), np.uint8), rng.integers(0, 10, TINY_ROWS)
+    return NoisyDataset(images, labels, labels, CARDS["cifar10"].class_names, None, "image")
+
+
+def noisy_pictures(kind: str, seed: int, *, tiny: bool) -> NoisyDataset:
+    rows = pictures("train", tiny=tiny)
     rows = rows.subset(np.random.default_rng(seed).permutation(len(rows))[:2000])
     transition = make_transition(kind, 0.4, rows.class_names)
     return rows.with_given_labels(
@@ -43,9 +49,10 @@ def noisy_pictures(kind: str, seed: int) -> NoisyDataset:
     )
 
 
-def make_jobs(kind: str, seed: int) -> dict[str, Job]:
-    rows = noisy_pictures(kind, seed)
-    settings = Settings(model="small-cnn", epochs=EPOCHS, seed=seed)
+def make_jobs(kind: str, seed: int, *, tiny: bool) -> dict[str, Job]:
+    rows = noisy_pictures(kind, seed, tiny=tiny)
+    epochs = TINY_FIT["epochs"] if tiny else EPOCHS
+    settings = Settings(model="small-cnn", epochs=epochs, seed=seed)
     default = make_job(rows, settings, CPU, k=0.5)
     return {
         "truncated-lq default": default,
@@ -54,7 +61,7 @@ def make_jobs(kind: str, seed: int) -> dict[str, Job]:
     } | {f"q {q}": make_job(rows, replace(settings, q=q), CPU, k=0.5) for q in (0.3, 0.5, 0.7)}
 
 
-def measure(kind: str, seed: int, settings: str, job: Job, test: NoisyDataset) -> dict[str, Any]:
+def measure(kind: str, seed: int, settings: str, job: Job, test: NoisyDataset) -> Row:
     start = time.process_time()
     run = Run(job, CPU)
     for _ in run.go():
@@ -79,7 +86,7 @@ def measure(kind: str, seed: int, settings: str, job: Job, test: NoisyDataset) -
         "test_accuracy": accuracy(result.model),
         "last_test_accuracy": accuracy(run.stepper.model),
         "epoch": result.epoch,
-        "epochs": EPOCHS,
+        "epochs": job.recipe.epochs,
         "kept": round(float(result.kept.mean()), 3),
         "processor_s": round(seconds, 1),
         "hardware": hardware(CPU),
@@ -87,23 +94,21 @@ def measure(kind: str, seed: int, settings: str, job: Job, test: NoisyDataset) -
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=0)
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__)
+    add_seeds(parser, 3)
     parser.add_argument("--noise", default="class-map,uniform")
     parser.add_argument("--settings", default="truncated-lq default,truncated-lq paper's pruning,cce")
-    parser.add_argument("--out", type=Path, required=True, help="rows are appended here, a JSON line each")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     warnings.simplefilter("ignore")
-    test = load("cifar10", split="test").subset(np.arange(2000))
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+    test = pictures("test", tiny=arguments.tiny)
+    test = test.subset(np.arange(min(len(test), 2000)))
+    for seed in seeds_of(arguments):
         for kind in arguments.noise.split(","):
-            jobs = make_jobs(kind, seed)
+            jobs = make_jobs(kind, seed, tiny=arguments.tiny)
             for settings in arguments.settings.split(","):
                 row = measure(kind, seed, settings, jobs[settings], test)
-                with arguments.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                append(arguments.out, row)
                 print(row, flush=True)
 
 

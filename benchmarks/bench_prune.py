@@ -15,12 +15,15 @@ import argparse
 import json
 import os
 import resource
-import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
+from common import append, in_fresh_process, make_parser
+
+from tolerant import Pruner
 
 BATCH = 10**6
 NUM_CLASSES = 1000
@@ -33,10 +36,6 @@ def resident_bytes() -> int:
 
 def measure(num_rows: int) -> dict[str, float]:
     """Build, two full passes of updates, one small update, on one core."""
-    import torch
-
-    from tolerant.train.rounds.pruner import Pruner
-
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     Pruner(2000, np.arange(2000) % NUM_CLASSES).update([0], [0.1])  # first-call costs
@@ -97,12 +96,11 @@ def measure(num_rows: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
-    parser.add_argument("--out", type=Path, help="append the measurements to this file, one JSON a line")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.one:
         print(json.dumps(measure(options.one)))
         return
@@ -118,13 +116,11 @@ def main() -> None:
         "update_128_us",
     ]
     print("  ".join(columns))
-    for num_rows in options.rows:
-        command = [sys.executable, __file__, "--one", str(num_rows)]
-        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    for num_rows in [50_000] if options.tiny else options.rows:
+        printed = in_fresh_process(__file__, main, "--one", str(num_rows), tiny=options.tiny)
+        found = json.loads(printed)
         print("  ".join(f"{found[name]:>{len(name)}.5g}" for name in columns), flush=True)
-        if options.out:
-            with options.out.open("a") as file:
-                file.write(json.dumps(found) + "\n")
+        append(options.out, found)
 
 
 if __name__ == "__main__":

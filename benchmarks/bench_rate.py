@@ -17,17 +17,17 @@ left to gain.
 
 from __future__ import annotations
 
-import argparse
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 from unittest.mock import patch
 
 import bench_audit
 import numpy as np
+from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
 from sklearn.metrics import average_precision_score
 
 from tolerant import NoisyLabelClassifier, find_suspects
@@ -43,7 +43,19 @@ from tolerant.train.engine.job import Job
 RATES = (0.1, 0.2, 0.4)
 K_GRID = (0.1, 0.3, 0.5, 0.7, 0.9)
 Q_GRID = (0.1, 0.3, 0.5, 0.7, 0.9)
-Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured: by default all of it."""
+
+    num_rows: int | None = None
+    rates: tuple[float, ...] = RATES
+    folds: int = 5
+    epochs: int | None = None
+
+
+TINY = Scale(TINY_ROWS, RATES[:1], **TINY_FIT)
 
 
 def transition(kind: str, rate: float) -> np.ndarray:
@@ -55,32 +67,33 @@ def transition(kind: str, rate: float) -> np.ndarray:
     return matrix
 
 
-def noisy_digits(kind: str, rate: float, seed: int) -> NoisyDataset:
+def noisy_digits(kind: str, rate: float, seed: int, scale: Scale) -> NoisyDataset:
     rows = load("digits")
+    rows = rows.subset(np.arange(len(rows))[: scale.num_rows])
     return rows.with_given_labels(corrupt(rows.true_labels, transition(kind, rate), seed=seed).given_labels)
 
 
-def conditions(seeds: range) -> Iterator[tuple[str, float, int]]:
+def conditions(seeds: range, scale: Scale) -> Iterator[tuple[str, float, int, NoisyDataset]]:
     for seed in seeds:
         for kind in ("uniform", "class-dependent"):
-            for rate in RATES:
-                yield kind, rate, seed
+            for rate in scale.rates:
+                yield kind, rate, seed, noisy_digits(kind, rate, seed, scale)
 
 
-def fold_probs(rows: NoisyDataset, seed: int) -> np.ndarray:
+def fold_probs(rows: NoisyDataset, seed: int, scale: Scale) -> np.ndarray:
     """What `learn` scores the rows by, without its final training."""
     device = pick_device("auto")
 
     def job(part: NoisyDataset, weight: np.ndarray | None, name: str) -> Job:
-        return make_job(part, Settings(seed=seed), device, k=0.5, sample_weight=weight, name=name)
+        settings = Settings(seed=seed, epochs=scale.epochs)
+        return make_job(part, settings, device, k=0.5, sample_weight=weight, name=name)
 
-    return out_of_fold(rows, job, folds=5, seed=seed, device=device).probs
+    return out_of_fold(rows, job, folds=scale.folds, seed=seed, device=device).probs
 
 
-def measure_rate(seeds: range) -> Iterator[Row]:
-    for kind, rate, seed in conditions(seeds):
-        rows = noisy_digits(kind, rate, seed)
-        found = find_suspects(rows.given_labels, fold_probs(rows, seed), seed=seed).noise_rate
+def measure_rate(seeds: range, scale: Scale) -> Iterator[Row]:
+    for kind, rate, seed, rows in conditions(seeds, scale):
+        found = find_suspects(rows.given_labels, fold_probs(rows, seed, scale), seed=seed).noise_rate
         yield {
             "what": "rate",
             "kind": kind,
@@ -93,18 +106,21 @@ def measure_rate(seeds: range) -> Iterator[Row]:
         }
 
 
-def measure_k(seeds: range) -> Iterator[Row]:
+def measure_k(seeds: range, scale: Scale) -> Iterator[Row]:
     test = load("digits", split="test")
-    for kind, rate, seed in conditions(seeds):
-        rows = noisy_digits(kind, rate, seed)
-        first = learn(rows, Settings(seed=seed, k="auto"), folds=5, progress="quiet")
+    for kind, rate, seed, rows in conditions(seeds, scale):
+
+        def learn_with(k: float | Literal["auto"], rows: NoisyDataset = rows, seed: int = seed) -> Learned:
+            settings = Settings(seed=seed, k=k, epochs=scale.epochs)
+            return learn(rows, settings, folds=scale.folds, progress="quiet")
+
+        first = learn_with("auto")
         # The folds are the same for every k: trained once.
         scored = OutOfFold(first.probs, np.ones(len(rows), bool))
         accuracy = {}
         for k in K_GRID:
             with patch("tolerant.own_data.learn.out_of_fold", lambda *_, scored=scored, **__: scored):
-                learned = learn(rows, Settings(seed=seed, k=k), folds=5, progress="quiet")
-            accuracy[k] = test_accuracy(learned, test)
+                accuracy[k] = test_accuracy(learn_with(k), test)
         yield {
             "what": "k",
             "kind": kind,
@@ -124,14 +140,17 @@ def test_accuracy(learned: Learned, test: NoisyDataset) -> float:
     return float((log_probs.argmax(axis=1) == test.true_labels).mean())
 
 
-def measure_q(seeds: range) -> Iterator[Row]:
+def measure_q(seeds: range, scale: Scale) -> Iterator[Row]:
     for seed in seeds:
         for name in ("table", "digits"):
             problem = bench_audit.PROBLEMS[name](seed)
+            if scale.num_rows is not None:
+                problem = problem.first(scale.num_rows)
             wrong = problem.given_labels != problem.true_labels
             accuracy, precision = {}, {}
             for q in (*Q_GRID, "auto"):
-                model = NoisyLabelClassifier(q=q, random_state=seed).fit(problem.inputs, problem.given_labels)
+                model = NoisyLabelClassifier(q=q, folds=scale.folds, epochs=scale.epochs, random_state=seed)
+                model.fit(problem.inputs, problem.given_labels)
                 accuracy[q] = model.score(problem.test_inputs, problem.test_labels)
                 precision[q] = float(average_precision_score(wrong, -model.suspects_.p_right))
             for what, values in (("q-accuracy", accuracy), ("q-precision", precision)):
@@ -169,22 +188,20 @@ def summary(rows: list[Row]) -> None:
 MEASURES = {"rate": measure_rate, "k": measure_k, "q": measure_q}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__)
     parser.add_argument("what", choices=[*MEASURES, "summary"])
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True, help="rows are appended here, a JSON line each")
-    arguments = parser.parse_args()
+    add_seeds(parser, 10)
+    arguments = parser.parse_args(words)
     if arguments.what == "summary":
+        if arguments.out is None:
+            parser.error("summary needs --out, the rows to summarise")
         summary([json.loads(line) for line in arguments.out.read_text().splitlines()])
         return
     warnings.simplefilter("ignore")
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    for row in MEASURES[arguments.what](seeds):
+    for row in MEASURES[arguments.what](seeds_of(arguments), TINY if arguments.tiny else Scale()):
         plain = {name: round(v, 4) if isinstance(v, float) else v for name, v in row.items()}
-        with arguments.out.open("a") as file:
-            file.write(json.dumps(plain) + "\n")
+        append(arguments.out, plain)
         print(plain, flush=True)
 
 

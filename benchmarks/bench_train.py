@@ -13,37 +13,45 @@ import json
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from common import interleaved, machine, make_parser, pick_gpu, profiled, synchronize, timed
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from tolerant.data import load
+from tolerant.data import NoisyDataset, load
 from tolerant.data.augment import augment, draw
-from tolerant.data.dataset import NoisyDataset
-from tolerant.experiment.row import commit
 from tolerant.report.speed import GFLOP
 from tolerant.train import Fleet, Job, Recipe, build
 from tolerant.train.engine.run import Run
 
-BATCH = 128
 SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 2e-4}
-SHAPES = {"resnet34": (32, 32, 3), "resnet18": (28, 28, 1), "small-cnn": (32, 32, 3), "mlp": (784,)}
-
 Rate = Callable[[], float]
 
 
-def random_rows(model: str, num_rows: int) -> NoisyDataset:
+@dataclass(frozen=True)
+class Size:
+    """Of a batch and of its rows."""
+
+    batch: int
+    shapes: dict[str, tuple[int, ...]]
+
+
+FULL = Size(128, {"resnet34": (32, 32, 3), "resnet18": (28, 28, 1), "small-cnn": (32, 32, 3), "mlp": (784,)})
+TINY = Size(4, {"resnet34": (8, 8, 3), "resnet18": (8, 8, 1), "small-cnn": (8, 8, 3), "mlp": (12,)})
+
+
+def random_rows(model: str, num_batches: int, size: Size) -> NoisyDataset:
     rng = np.random.default_rng(0)
-    shape = (num_rows, *SHAPES[model])
+    num_rows = num_batches * size.batch
+    shape = (num_rows, *size.shapes[model])
     labels = rng.integers(0, 10, num_rows)
     names = tuple(str(label) for label in range(10))
     if model == "mlp":
@@ -89,20 +97,20 @@ def _small_cnn_as_written() -> nn.Module:
     return model
 
 
-def default_loop(name: str, data: NoisyDataset, *, loader: bool) -> Rate:
+def default_loop(name: str, data: NoisyDataset, batch: int, *, loader: bool) -> Rate:
     """fp32, NCHW, eager, torch.optim.SGD as it comes; with or without its DataLoader."""
-    model = _small_cnn_as_written() if name == "small-cnn" else _build(name)
+    model = _small_cnn_as_written() if name == "small-cnn" else _build(name, data)
     optimizer = torch.optim.SGD(model.parameters(), **SGD)
     inputs, labels = torch.from_numpy(data.inputs), torch.from_numpy(data.given_labels)
     rows: Dataset[Any] = TensorDataset(inputs, labels)
     if data.kind == "image":
         rows = PerSample(inputs, labels)
-    ready = list(DataLoader(rows, BATCH, shuffle=True))
+    ready = list(DataLoader(rows, batch, shuffle=True))
     loss = nn.CrossEntropyLoss()
 
     def epoch() -> float:
         start = time.perf_counter()
-        for x, y in DataLoader(rows, BATCH, shuffle=True) if loader else ready:
+        for x, y in DataLoader(rows, batch, shuffle=True) if loader else ready:
             optimizer.zero_grad()
             loss(model(x), y).backward()
             optimizer.step()
@@ -111,33 +119,36 @@ def default_loop(name: str, data: NoisyDataset, *, loader: bool) -> Rate:
     return epoch
 
 
-def fp32_eager_on_gpu(name: str, data: NoisyDataset, steps: int, *, tf32: bool) -> Rate:
+def fp32_eager(
+    name: str, data: NoisyDataset, batch: int, device: torch.device, *, steps: int, tf32: bool
+) -> Rate:
     """What public code does, without its loader: fp32 NCHW on the GPU, batched flip and crop there.
 
     torch rounds the inputs of convolutions to TF32 unless told otherwise; both are measured.
     """
-    model = _build(name).cuda()
+    model = _build(name, data).to(device)
     optimizer = torch.optim.SGD(model.parameters(), **SGD)
-    images = torch.from_numpy(data.inputs).cuda()
-    labels = torch.from_numpy(data.given_labels).cuda()
+    images = torch.from_numpy(data.inputs).to(device)
+    labels = torch.from_numpy(data.given_labels).to(device)
+    drawn = torch.Generator(device).manual_seed(0)
     mean = images.float().mean(0) / 255
     loss = nn.CrossEntropyLoss()
 
     def epoch() -> float:
-        order = torch.randperm(len(labels), device="cuda")
-        flip, shift = draw(len(labels), device="cuda")
-        torch.cuda.synchronize()
+        order = torch.randperm(len(labels), device=device)
+        flip, shift = draw(len(labels), drawn)
+        synchronize(device)
         start = time.perf_counter()
         torch.backends.cudnn.allow_tf32 = tf32
         for step in range(steps):
-            index = order[step * BATCH : (step + 1) * BATCH]
+            index = order[step * batch : (step + 1) * batch]
             x = augment(images[index], mean=mean, flip=flip[index], shift=shift[index])
             optimizer.zero_grad()
             loss(model(x.contiguous()), labels[index]).backward()
             optimizer.step()
-        torch.cuda.synchronize()
+        synchronize(device)
         torch.backends.cudnn.allow_tf32 = True
-        return steps * BATCH / (time.perf_counter() - start)
+        return steps * batch / (time.perf_counter() - start)
 
     return epoch
 
@@ -146,16 +157,22 @@ def fp32_eager_on_gpu(name: str, data: NoisyDataset, steps: int, *, tf32: bool) 
 
 
 def ours(
-    name: str, data: NoisyDataset, device: str, *, runs: int = 1, steps: int | None = None, **changes: Any
+    name: str,
+    data: NoisyDataset,
+    batch: int,
+    device: torch.device,
+    *,
+    runs: int = 1,
+    steps: int | None = None,
+    **changes: Any,
 ) -> Rate:
     """``runs`` runs side by side, one thread giving each a step in turn."""
     graph = changes.pop("graph", None)
-    recipe = replace(Recipe(validation_fraction=0.0, select="last"), **changes)
-    target = torch.device(device, 0) if device == "cuda" else torch.device(device)
+    recipe = replace(Recipe(batch_size=batch, validation_fraction=0.0, select="last"), **changes)
     fleet = []
     for seed in range(runs):
         job = Job(dataset=data, model=name, loss=nn.CrossEntropyLoss(), recipe=replace(recipe, seed=seed))
-        fleet.append(Run(job, target, graph=graph))
+        fleet.append(Run(job, device, graph=graph))
 
     def each(do: Callable[[Run], Any]) -> None:
         for run in fleet:
@@ -170,22 +187,20 @@ def ours(
         each(begin)
         each(lambda run: run.stepper.step() if run.stepper._graph is None else None)  # captures
         each(begin)
-        if device == "cuda":
-            torch.cuda.synchronize()
+        synchronize(device)
         count = steps or fleet[0].stepper.num_steps
         start = time.perf_counter()
         for _ in range(count):
             each(lambda run: run.stepper.step())
-        if device == "cuda":
-            torch.cuda.synchronize()
-        images = len(data) if steps is None else steps * BATCH
+        synchronize(device)
+        images = len(data) if steps is None else steps * batch
         return runs * images / (time.perf_counter() - start)
 
     return epoch
 
 
-def _build(name: str) -> nn.Module:
-    shape = SHAPES[name]
+def _build(name: str, data: NoisyDataset) -> nn.Module:
+    shape = data.inputs.shape[1:]
     if name == "mlp":
         return build(name, 10, num_features=shape[0])
     return build(name, 10, in_channels=shape[2], image_size=shape[:2])
@@ -194,60 +209,58 @@ def _build(name: str) -> nn.Module:
 # --- measuring ---
 
 
-def rates(candidates: dict[str, Rate], rounds: int) -> dict[str, list[float]]:
-    """Every candidate once a round, so that a slow spell of the machine meets them all."""
-    measured: dict[str, list[float]] = {name: [] for name in candidates}
-    for _ in range(rounds + 1):
-        for name, rate in candidates.items():
-            measured[name].append(rate())
-    return {name: values[1:] for name, values in measured.items()}  # the first one warms up
-
-
 class InProcess:
     """A candidate in a process of its own, so that no setting or memory of one serves another."""
 
-    def __init__(self, make: Callable[..., Rate], name: str, **options: Any) -> None:
+    def __init__(self, make: Callable[..., Rate], name: str) -> None:
         spawn = multiprocessing.get_context("spawn")
         self.pipe, theirs = spawn.Pipe()
-        spawn.Process(target=_serve, args=(theirs, make, name, options), daemon=True).start()
+        spawn.Process(target=_serve, args=(theirs, make, name), daemon=True).start()
 
     def __call__(self) -> float:
         self.pipe.send(None)
         return self.pipe.recv()
 
 
-def _serve(pipe: Connection, make: Callable[..., Rate], name: str, options: dict[str, Any]) -> None:
-    rate = make(name, random_rows(name, (8 if name == "small-cnn" else 60) * BATCH), **options)
+def _serve(pipe: Connection, make: Callable[..., Rate], name: str) -> None:
+    rate = make(name, cpu_rows(name, FULL), FULL.batch)
     with suppress(EOFError):  # the parent has ended
         while True:
             pipe.recv()
             pipe.send(rate())
 
 
-def bench_cpu(rounds: int, compile: bool) -> dict[str, Any]:
+def cpu_rows(name: str, size: Size) -> NoisyDataset:
+    return random_rows(name, 2 if size is TINY else 8 if name == "small-cnn" else 60, size)
+
+
+def bench_cpu(size: Size, rounds: int, compile: bool) -> dict[str, Any]:
     threads = torch.get_num_threads()
-    print(f"CPU, {threads} threads, torch {torch.__version__}, batch {BATCH}, cross entropy, SGD")
+    print(f"CPU, {threads} threads, torch {torch.__version__}, batch {size.batch}, cross entropy, SGD")
     print("default loop: fp32 NCHW eager, torch.optim.SGD, DataLoader(num_workers=0) over a dataset in")
     print("memory, each picture flipped and cropped on its own (MLP: TensorDataset, no augmentation); the")
     print("CNN is the same function in the usual order of layers, pooling after ReLU")
     results: dict[str, Any] = {}
+    mine = partial(ours, device=torch.device("cpu"), precision="fp32")
+    ways: dict[str, Callable[..., Rate]] = {
+        "default loop": partial(default_loop, loader=True),
+        "default loop, batches made beforehand": partial(default_loop, loader=False),
+        "tolerant": mine,
+    }
+    if compile:
+        ways["tolerant, compiled"] = partial(mine, compile=True)
     for name in ("small-cnn", "mlp"):
         candidates: dict[str, Rate] = {
-            "default loop": InProcess(default_loop, name, loader=True),
-            "default loop, batches made beforehand": InProcess(default_loop, name, loader=False),
-            "tolerant": InProcess(ours, name, device="cpu", precision="fp32"),
+            label: make(name, cpu_rows(name, TINY), TINY.batch) if size is TINY else InProcess(make, name)
+            for label, make in ways.items()
         }
-        if compile:
-            candidates["tolerant, compiled"] = InProcess(
-                ours, name, device="cpu", precision="fp32", compile=True
-            )
-        results[name] = _print_cpu(name, rates(candidates, rounds))
+        results[name] = _print_cpu(name, size.shapes[name], interleaved(candidates, rounds, warm_up=1))
     return results
 
 
-def _print_cpu(name: str, measured: dict[str, list[float]]) -> dict[str, float]:
+def _print_cpu(name: str, shape: tuple[int, ...], measured: dict[str, list[float]]) -> dict[str, float]:
     base = measured["default loop"]
-    title = f"{name}, rows of {' x '.join(map(str, SHAPES[name]))}"
+    title = f"{name}, rows of {' x '.join(map(str, shape))}"
     print(f"\n{title:<42}{'images/s':>10}{'ratio':>8}   range of ratios")
     medians = {}
     for label, values in measured.items():
@@ -258,57 +271,63 @@ def _print_cpu(name: str, measured: dict[str, list[float]]) -> dict[str, float]:
     return medians
 
 
-def ceilings() -> tuple[float, float]:
+def ceilings(device: torch.device, size: Size) -> tuple[float, float]:
     """TFLOP/s of an 8192^3 bf16 product and TB/s of a copy, bytes read plus bytes written."""
-    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    product = _event_time(lambda: a @ b)
-    source = torch.randn(2**30, device="cuda")
+    side, length = (64, 2**10) if size is TINY else (8192, 2**30)
+    a, b = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    source = torch.randn(length, device=device)
     target = torch.empty_like(source)
-    copy = _event_time(lambda: target.copy_(source))
-    return 2 * 8192**3 / product / 1e12, 2 * source.numel() * 4 / copy / 1e12
+    product, copy = (
+        statistics.median(timed(do, device)() / 1e3 for _ in range(20))
+        for do in (lambda: a @ b, lambda: target.copy_(source))
+    )
+    return 2 * side**3 / product / 1e12, 2 * source.numel() * 4 / copy / 1e12
 
 
-def _event_time(do: Callable[[], Any], repeats: int = 20) -> float:
-    times = []
-    for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        do()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) / 1e3)
-    return statistics.median(times)
+def gpu_ways(
+    name: str, size: Size, device: torch.device, steps: int, compile: bool, runs: list[int]
+) -> dict[str, Callable[[], Rate]]:
+    data = random_rows(name, steps + 1, size)
+    fast = partial(ours, name, data, size.batch, device, steps=steps)
+    plain = partial(fp32_eager, name, data, size.batch, device, steps=steps)
+    ways = {
+        "fp32 NCHW eager": partial(plain, tf32=False),
+        "the same, TF32 convolutions": partial(plain, tf32=True),
+        "bf16 graph": fast,
+    }
+    ways |= {f"bf16 graph, {n} side by side": partial(fast, runs=n) for n in runs}
+    if compile:
+        compiled = partial(fast, compile=True)
+        ways["compiled graph"] = compiled
+        ways |= {f"compiled graph, {n} side by side": partial(compiled, runs=n) for n in runs}
+    # Last: cuDNN keeps the algorithms a process first took for a shape, and this does not time them.
+    ways["bf16 NHWC eager"] = partial(fast, graph=False)
+    return ways
 
 
-def bench_gpu(models: list[str], rounds: int, steps: int, compile: bool, runs: list[int]) -> dict[str, Any]:
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {BATCH}, cross entropy, SGD")
-    product, copy = ceilings()
+def bench_gpu(
+    models: list[str],
+    size: Size,
+    device: torch.device,
+    rounds: int,
+    steps: int,
+    compile: bool,
+    runs: list[int],
+) -> dict[str, Any]:
+    results: dict[str, Any] = machine(device, rounds)
+    print(f"{results['gpu']}, torch {torch.__version__}, batch {size.batch}, cross entropy, SGD")
+    product, copy = ceilings(device, size)
     print(f"ceilings in this run: bf16 product 8192^3 {product:.0f} TFLOP/s, copy {copy:.2f} TB/s")
-    results: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-    results |= {"rounds": rounds, "commit": commit(), "product_tflops": product, "copy_tb_s": copy}
+    results |= {"product_tflops": product, "copy_tb_s": copy}
     for name in models:
-        data = random_rows(name, (steps + 1) * BATCH)
-        fast = partial(ours, name, data, "cuda", steps=steps)
-        candidates = {
-            "fp32 NCHW eager": partial(fp32_eager_on_gpu, name, data, steps, tf32=False),
-            "the same, TF32 convolutions": partial(fp32_eager_on_gpu, name, data, steps, tf32=True),
-            "bf16 graph": fast,
-        }
-        candidates |= {f"bf16 graph, {n} side by side": partial(fast, runs=n) for n in runs}
-        if compile:
-            compiled = partial(fast, compile=True)
-            candidates["compiled graph"] = compiled
-            candidates |= {f"compiled graph, {n} side by side": partial(compiled, runs=n) for n in runs}
-        # Last: cuDNN keeps the algorithms a process first took for a shape, and this does not time them.
-        candidates["bf16 NHWC eager"] = partial(fast, graph=False)
         print(f"\n{name:<34}{'images/s':>10}{'ratio':>8}{'MFU':>8}   spread   set-up")
         results[name] = {}
         base = None
-        for label, make in candidates.items():
+        for label, make in gpu_ways(name, size, device, steps, compile, runs).items():
             # One at a time, or eight runs' pools would crowd the next candidate's memory.
             start = time.perf_counter()
             rate = make()
-            values = sorted(rates({label: rate}, rounds)[label])
+            values = sorted(interleaved({label: rate}, rounds, warm_up=1)[label])
             setup = time.perf_counter() - start
             median = statistics.median(values)
             base = base or median
@@ -341,34 +360,35 @@ KINDS = {
 }
 
 
-def profile(name: str, compile: bool) -> None:
+def profile(name: str, size: Size, device: torch.device, compile: bool) -> None:
     """Time of a captured step by kind of kernel, and how much of it no kernel runs."""
-    data = random_rows(name, 21 * BATCH)
-    rate = ours(name, data, "cuda", steps=20, compile=compile)
+    steps = 1 if size is TINY else 20
+    data = random_rows(name, steps + 1, size)
+    rate = ours(name, data, size.batch, device, steps=steps, compile=compile)
     rate()
-    activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as recorded:
-        images = rate()
+    recorded, images = profiled(rate, device)
     kernels = [event for event in recorded.events() if event.device_type.name == "CUDA"]
     by_kind: dict[str, float] = {}
     for event in kernels:
         words = event.name.lower()
         kind = next((k for k, keys in KINDS.items() if any(key in words for key in keys)), "other")
         by_kind[kind] = by_kind.get(kind, 0.0) + event.device_time
-    span = 20 * BATCH / images * 1e6
+    span = steps * size.batch / images * 1e6
     title = f"{name} compiled" if compile else name
-    print(f"\n{title}: {span / 20:,.0f} us and {len(kernels) / 20:.0f} kernels a step")
+    print(f"\n{title}: {span / steps:,.0f} us and {len(kernels) / steps:.0f} kernels a step")
     for kind, spent in sorted(by_kind.items(), key=lambda item: -item[1]):
-        print(f"  {kind:<26}{spent / 20:>9,.0f} us {spent / span:>7.1%}")
-    print(f"  {'between kernels':<26}{(span - sum(by_kind.values())) / 20:>9,.0f} us")
+        print(f"  {kind:<26}{spent / steps:>9,.0f} us {spent / span:>7.1%}")
+    print(f"  {'between kernels':<26}{(span - sum(by_kind.values())) / steps:>9,.0f} us")
     longest = sorted(recorded.key_averages(), key=lambda k: -k.device_time_total)[:12]
     for kernel in longest:
-        print(f"    {kernel.device_time_total / 20:>8,.0f} us  {kernel.count / 20:>5.0f}x  {kernel.key[:90]}")
+        each = f"{kernel.device_time_total / steps:>8,.0f} us  {kernel.count / steps:>5.0f}x"
+        print(f"    {each}  {kernel.key[:90]}")
 
 
-def accuracy(dataset: str, epochs: int) -> None:
+def accuracy(dataset: str, epochs: int, *, tiny: bool) -> None:
     """Three seeds each: fp32 plain steps and bf16 captured ones must end within the seeds' spread."""
     data, test = load(dataset), load(dataset, split="test")
+    model = "mlp" if tiny else "resnet18"
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, data.num_classes, len(data))
     noisy = data.with_given_labels(np.where(rng.random(len(data)) < 0.4, drawn, data.given_labels))
@@ -377,7 +397,7 @@ def accuracy(dataset: str, epochs: int) -> None:
         jobs = [
             Job(
                 dataset=noisy,
-                model="resnet18",
+                model=model,
                 loss="lq",
                 recipe=replace(recipe, precision=precision, seed=seed),
                 test=test,
@@ -386,13 +406,12 @@ def accuracy(dataset: str, epochs: int) -> None:
         ]
         fleet = Fleet(side_by_side=3, progress="quiet", graph=graph)
         ends = [100 * result.last_test_accuracy for result in fleet.run(jobs)]
-        print(
-            f"{precision} {'captured' if graph is None else 'plain'}: {', '.join(f'{e:.2f}' for e in ends)}"
-        )
+        steps = "captured" if graph is None else "plain"
+        print(f"{precision} {steps}: {', '.join(f'{end:.2f}' for end in ends)}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__, out="write the images a second here as JSON")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--models", nargs="+", choices=list(GFLOP), default=list(GFLOP))
     parser.add_argument("--rounds", type=int, default=5)
@@ -403,23 +422,25 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="show where the time of a step goes instead")
     parser.add_argument("--accuracy", metavar="DATASET", help="compare accuracies instead of speeds")
     parser.add_argument("--epochs", type=int, default=6, help="of --accuracy")
-    parser.add_argument("--out", type=Path, help="write the images a second here as JSON")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
+    size = TINY if options.tiny else FULL
+    if options.tiny:
+        options.rounds, options.steps, options.epochs, options.compile = 1, 1, 1, False
     if options.device == "cpu":
-        results = bench_cpu(options.rounds, bool(options.compile))
-    elif not torch.cuda.is_available():
-        parser.error("no GPU here; use --device cpu")
-    elif options.accuracy:
-        accuracy(options.accuracy, options.epochs)
-        return
-    elif options.profile:
-        for name in options.models:
-            for compiled in (False, True) if options.compile else (False,):
-                profile(name, compiled)
-        return
+        results = bench_cpu(size, options.rounds, bool(options.compile))
     else:
+        device = pick_gpu(parser, options.tiny)
+        if options.accuracy:
+            accuracy(options.accuracy, options.epochs, tiny=options.tiny)
+            return
+        if options.profile:
+            for name in options.models:
+                for compiled in (False, True) if options.compile else (False,):
+                    profile(name, size, device, compiled)
+            return
         compile = options.compile is not False
-        results = bench_gpu(options.models, options.rounds, options.steps, compile, options.runs)
+        steps, runs = options.steps, options.runs
+        results = bench_gpu(options.models, size, device, options.rounds, steps, compile, runs)
     if options.out:
         options.out.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -1,0 +1,82 @@
+"""Every benchmark runs, in its tiny mode, and stores rows like those that the tables are made of."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+STORED = ROOT / "results" / "bench"
+
+# The words of each run; what it stores, if anything, looks like this file.
+RUNS: dict[str, list[tuple[str, str | None]]] = {
+    "bench_audit": [("", "audit.jsonl")],
+    "bench_classes": [("--only digits20,zipf300", "classes.jsonl")],
+    "bench_data": [("", None)],
+    "bench_estimate": [("", None)],
+    "bench_linear": [("", "linear_h200.jsonl")],
+    "bench_loss": [("", "loss_cpu.json")],
+    "bench_loss_gpu": [("", "loss_h200.jsonl")],
+    "bench_pictures": [("", "pictures_cpu.jsonl")],
+    "bench_prune": [("", "prune.jsonl")],
+    "bench_rate": [("rate", "rate.jsonl"), ("k", "rate.jsonl"), ("q", "rate.jsonl")],
+    "bench_train": [
+        ("--models resnet18 --runs 4", "train_h200.json"),
+        ("--device cpu", None),
+        ("--profile --models resnet18", None),
+        ("--accuracy digits", None),
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def in_the_folder(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """As `python benchmarks/...` has it; the threads that a benchmark sets are its own."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def run(name: str, words: str, out: Path | None = None) -> None:
+    more = [] if out is None else ["--out", str(out)]
+    importlib.import_module(name).main([*words.split(), "--tiny", *more])
+
+
+def test_every_benchmark_is_run():
+    assert {path.stem for path in (ROOT / "benchmarks").glob("bench_*.py")} == RUNS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "stored"), [(name, *one) for name, runs in RUNS.items() for one in runs]
+)
+def test_a_tiny_run_stores_rows_like_those_of_the_tables(name, words, stored, tmp_path, capsys):
+    out = None if stored is None else tmp_path / "rows"
+    run(name, words, out)
+    assert "SKIPPED ours" not in capsys.readouterr().out
+    if out is not None:
+        assert stored is not None
+        kinds = [shapes(path) for path in (out, STORED / stored)]
+        assert kinds[0]
+        assert kinds[0] <= kinds[1]
+
+
+def shapes(path: Path) -> Any:
+    """The kinds of rows in a file, or the parts of its one document; ids of commits and the like are texts."""
+    text = path.read_text()
+    if text.startswith("{\n"):
+        return shape(json.loads(text))
+    return {shape(json.loads(line)) for line in text.splitlines()}
+
+
+def shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return frozenset((key, shape(one)) for key, one in value.items())
+    if isinstance(value, list):
+        return frozenset(shape(one) for one in value)
+    return type(value).__name__
