@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import re
 import runpy
-import subprocess
-import sys
+import shutil
+import socket
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+import torch
+import torch.multiprocessing as mp
+from accelerate.state import AcceleratorState
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_at_most_40_lines(path):
+def test_at_most_40_lines_and_a_test_of_its_own(path):
     assert len(path.read_text().splitlines()) <= 40
+    assert any(name.startswith(f"test_{path.stem}") for name in globals())
 
 
 def numbers(text: str) -> list[float]:
@@ -56,20 +61,31 @@ def test_tracker_is_told_of_every_epoch():
     assert client.rows[result.epoch]["validation_accuracy"] > 0.45  # 0.6 of the labels are right
 
 
-def on_two_ranks(path: str) -> str:
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", path]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    done = subprocess.run(launch, capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def on_ranks(count: int, path: Path) -> str:
+    """What the script prints on so many ranks: forks of this process, as torch takes seconds to import."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    printed = path.parent / f"printed on {count}"
+    mp.start_processes(on_rank, (count, port, path, printed), nprocs=count, start_method="fork")
+    return printed.read_text()
 
 
-def test_accelerate_on_one_rank_and_on_two(capsys):
-    path = str(EXAMPLES / "accelerate_loop.py")
-    runpy.run_path(path)
-    one, rows = numbers(capsys.readouterr().out)
+def on_rank(rank: int, count: int, port: int, path: Path, printed: Path) -> None:
+    where = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+    where |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "ACCELERATE_USE_CPU": True}
+    os.environ.update({name: str(value) for name, value in where.items()})
+    AcceleratorState._reset_state(reset_partial_state=True)  # of another test of this process
+    torch.set_num_threads(1)
+    with printed.open("a") as file, redirect_stdout(file):
+        runpy.run_path(str(path))
+
+
+def test_accelerate_loop_on_one_rank_and_on_two(tmp_path):
+    path = Path(shutil.copy(EXAMPLES / "accelerate_loop.py", tmp_path))
+    one, rows = numbers(on_ranks(1, path))
     assert 0.5 * rows < one < 0.8 * rows
-    two, also_rows = numbers(on_two_ranks(path))  # printed once
+    two, also_rows = numbers(on_ranks(2, path))  # printed once
     assert rows == also_rows
     assert abs(one - two) < 0.02 * rows  # the last batch of an epoch is made up to an even number
 
@@ -83,6 +99,7 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader
 from tolerant import Pruner
 
+torch.seed()  # as in a process of its own
 accelerator = Accelerator()
 pruner = Pruner(40, k=0.5)
 loader = accelerator.prepare(DataLoader(torch.arange(40), batch_size=5, sampler=pruner.sampler()))
@@ -93,4 +110,4 @@ for _ in range(2):
     pruner.update(mine, mine.lt(30) * 0.9)
 accelerator.end_training()
 """)
-    assert numbers(on_two_ranks(str(script))) == [40, 40, 30, 30]
+    assert numbers(on_ranks(2, script)) == [40, 40, 30, 30]
