@@ -67,7 +67,7 @@ def test_a_tiny_run_stores_rows_like_those_of_the_tables(name, words, stored, tm
 
 
 def shapes(path: Path) -> Any:
-    """The kinds of rows in a file, or the parts of its one document; ids of commits and the like are texts."""
+    """The kinds of rows in a file, or the parts of its one document."""
     text = path.read_text()
     if text.startswith("{\n"):
         return shape(json.loads(text))
