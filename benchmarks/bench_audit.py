@@ -73,7 +73,7 @@ def fashion(seed: int) -> Problem:
     train, test = load("fashion-mnist"), load("fashion-mnist", split="test")
     rows = np.random.default_rng(seed).permutation(len(train))[:10_000]
     train = train.subset(rows)
-    transition = make_transition("class-map", 0.4, train.class_names, [])
+    transition = make_transition("class-map", 0.4, train.class_names)
     noise = corrupt(train.true_labels, transition, seed=seed, kind="class-map", rate=0.4)
     return Problem(train.inputs, noise.given_labels, train.true_labels, test.inputs, test.true_labels)
 
