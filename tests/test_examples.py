@@ -6,14 +6,17 @@ import os
 import re
 import runpy
 import shutil
-import socket
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo  # as an optimiser's first step does, here once and not on every rank
 import torch.multiprocessing as mp
+from accelerate import Accelerator  # noqa: F401  # likewise
 from accelerate.state import AcceleratorState
+
+from tolerant import data
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -63,17 +66,17 @@ def test_tracker_is_told_of_every_epoch():
 
 def on_ranks(count: int, path: Path) -> str:
     """What the script prints on so many ranks: forks of this process, as torch takes seconds to import."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    # As torchrun does: a port found free and closed again may be another's when rank 0 opens it.
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     printed = path.parent / f"printed on {count}"
-    mp.start_processes(on_rank, (count, port, path, printed), nprocs=count, start_method="fork")
+    mp.start_processes(on_rank, (count, store.port, path, printed), nprocs=count, start_method="fork")
     return printed.read_text()
 
 
 def on_rank(rank: int, count: int, port: int, path: Path, printed: Path) -> None:
     where = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
-    where |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "ACCELERATE_USE_CPU": True}
+    where |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    where |= {"TORCHELASTIC_USE_AGENT_STORE": True, "ACCELERATE_USE_CPU": True}
     os.environ.update({name: str(value) for name, value in where.items()})
     AcceleratorState._reset_state(reset_partial_state=True)  # of another test of this process
     torch.set_num_threads(1)
@@ -82,6 +85,7 @@ def on_rank(rank: int, count: int, port: int, path: Path, printed: Path) -> None
 
 
 def test_accelerate_loop_on_one_rank_and_on_two(tmp_path):
+    data.load("digits")  # imports scikit-learn, which every rank would
     path = Path(shutil.copy(EXAMPLES / "accelerate_loop.py", tmp_path))
     one, rows = numbers(on_ranks(1, path))
     assert 0.5 * rows < one < 0.8 * rows

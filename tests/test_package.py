@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from forked import forked, without_modules
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "tolerant"
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 # What a package may import of ours, beside itself and what lies below everything.
 BELOW_ALL = {"checks", "class_names", "csv_cells", "files", "extras", "hints", "progress"}
@@ -52,8 +55,29 @@ def test_imports_point_one_way(package):
         assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}"
 
 
-def test_every_package_has_a_place_in_the_picture():
-    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == ALLOWED.keys()
+def packages(folder: Path) -> set[str]:
+    return {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+def test_every_package_has_its_arrows():
+    assert packages(SOURCE) == ALLOWED.keys()
+
+
+def test_the_picture_of_the_packages_is_true():
+    """A line for each, its own packages named in it: `train/  networks/ ...  engine/ ...`."""
+    picture = CONTRIBUTING.partition("```\nsrc/tolerant/\n")[2].partition("```")[0]
+    lines = {own[0]: set(own[1:]) for line in picture.splitlines() if (own := re.findall(r"(\w+)/", line))}
+    assert lines == {name: packages(SOURCE / name) for name in packages(SOURCE)}
+
+
+def test_the_paths_that_contributing_names_exist():
+    """Below the root or the package; a word in capitals stands for any name."""
+    named = [word for word in re.findall(r"`([\w./-]+)`", CONTRIBUTING) if "/" in word]
+    assert named
+    for path in named:
+        pattern = re.sub(r"\b[A-Z]{2,}\b", "*", path.removeprefix("./")).rstrip("/")
+        if not pattern.startswith(".venv"):
+            assert any(any(folder.glob(pattern)) for folder in (ROOT, SOURCE)), path
 
 
 def test_type_checkers_know_what_loads_on_first_use():
@@ -68,7 +92,7 @@ def test_type_checkers_know_what_loads_on_first_use():
 def test_reports_read_stored_rows_only():
     """Tables and figures need no trainer: importing them loads none."""
     code = "import sys, tolerant.report.table, tolerant.report.figure; print('tolerant.train' in sys.modules)"
-    assert run(sys.executable, "-c", code).strip() == "False"
+    assert forked(without_modules(code)).stdout.strip() == "False"
 
 
 def run(*command: str, **env: str) -> str:
@@ -120,15 +144,15 @@ assert not {"pandas", "PIL", "sklearn", "rich", "typer", "matplotlib"} & set(sys
 
 
 def test_command_line_without_its_extra_says_what_to_install():
-    code = "import sys; sys.modules['typer'] = None; from tolerant.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = forked(without_modules("from tolerant.cli import main; main()", "typer"))
     assert done.returncode != 0
     assert "pip install 'tolerant[app]'" in done.stderr
 
 
 @pytest.mark.parametrize("code", ["from tolerant import *", "import pydoc; pydoc.render_doc('tolerant')"])
 def test_what_lists_the_package_needs_no_extra(code):
-    run(sys.executable, "-c", f"import sys; sys.modules['sklearn'] = None; {code}")
+    done = forked(without_modules(code, "sklearn"))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -138,16 +162,15 @@ def test_what_lists_the_package_needs_no_extra(code):
         ("pyarrow", "from tolerant.data import load; load('rows.parquet')"),
         (
             "matplotlib",
-            f"sys.argv[1:] = ['report', 'pruning', '--results', {str(ROOT / 'results')!r}]; "
+            f"import sys; sys.argv[1:] = ['report', 'pruning', '--results', {str(ROOT / 'results')!r}]; "
             "from tolerant.cli import main; main()",
         ),
     ],
     ids=["sklearn", "pyarrow", "matplotlib"],
 )
-def test_what_needs_an_extra_says_what_to_install(absent, code, tmp_path):
+def test_what_needs_an_extra_says_what_to_install(absent, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.parquet").touch()
-    code = f"import sys; sys.modules[{absent!r}] = None; {code}"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = forked(without_modules(code, absent))
     assert done.returncode == 1
     assert "pip install 'tolerant[app]'" in done.stderr.splitlines()[-1]
