@@ -23,7 +23,8 @@ from torch import nn
 from tolerant.data import CARDS, NoisyDataset, load
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, make_transition
-from tolerant.own_data.plan import Settings, make_job
+from tolerant.own_data.plan import make_job
+from tolerant.own_data.settings import Settings
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.engine.job import Job
 from tolerant.train.engine.run import Run

@@ -33,12 +33,12 @@ from sklearn.metrics import average_precision_score
 from tolerant import NoisyLabelClassifier, find_suspects
 from tolerant.data import NoisyDataset, load
 from tolerant.noise import corrupt, symmetric
+from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.learn import Learned, learn
 from tolerant.own_data.out_of_fold import OutOfFold, out_of_fold
-from tolerant.own_data.plan import Settings, make_job
+from tolerant.own_data.settings import Settings
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
-from tolerant.train.engine.job import Job
 
 RATES = (0.1, 0.2, 0.4)
 K_GRID = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -82,13 +82,8 @@ def conditions(seeds: range, scale: Scale) -> Iterator[tuple[str, float, int, No
 
 def fold_probs(rows: NoisyDataset, seed: int, scale: Scale) -> np.ndarray:
     """What `learn` scores the rows by, without its final training."""
-    device = pick_device("auto")
-
-    def job(part: NoisyDataset, weight: np.ndarray | None, name: str) -> Job:
-        settings = Settings(seed=seed, epochs=scale.epochs)
-        return make_job(part, settings, device, k=0.5, sample_weight=weight, name=name)
-
-    return out_of_fold(rows, job, folds=scale.folds, seed=seed, device=device).probs
+    candidate = NetworkCandidate(Settings(seed=seed, epochs=scale.epochs), pick_device("auto"))
+    return out_of_fold(rows, candidate, folds=scale.folds, seed=seed).probs
 
 
 def measure_rate(seeds: range, scale: Scale) -> Iterator[Row]:

@@ -26,7 +26,7 @@ from tolerant.cli.train import train
 from tolerant.data import downloads
 from tolerant.experiment.grid import GRIDS, digits
 from tolerant.experiment.run import run
-from tolerant.own_data.plan import Settings
+from tolerant.own_data.settings import Settings
 from tolerant.report.rows import PROTOCOLS
 from tolerant.review.page import MOST_SHOWN
 from tolerant.train import MODELS

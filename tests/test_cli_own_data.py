@@ -27,22 +27,21 @@ from typer.testing import CliRunner
 from tolerant import __version__, find_suspects
 from tolerant.cli import make_app
 from tolerant.cli import options as opt
-from tolerant.cli import own_data as own
+from tolerant.cli.next_command import next_command
+from tolerant.cli.over_ranks import train_over_ranks
+from tolerant.cli.summary import print_suspects
 from tolerant.data import load
 from tolerant.data import pictures as data_pictures
-from tolerant.data.digest import row_digests
 from tolerant.data.text import TextFeatures
 from tolerant.files import write_atomic
-from tolerant.own_data import learn as learn_module
-from tolerant.own_data import run_folder
-from tolerant.own_data import train_source as audit_own_data
-from tolerant.own_data.plan import Settings
-from tolerant.own_data.source import Features
-from tolerant.own_data.train_source import _fingerprint
+from tolerant.own_data import believed, train_source
+from tolerant.own_data.run_folder import save
+from tolerant.own_data.settings import Settings
+from tolerant.own_data.source import Features, Source
+from tolerant.own_data.training_data import TrainingData
 from tolerant.review import page
 from tolerant.review.corrections import CorrectedLabels
-from tolerant.suspects import find as suspects_module
-from tolerant.suspects import noise_model as belief
+from tolerant.suspects import find, noise_model
 from tolerant.train.engine.job import Callback, Job, Record
 
 QUICK = ("--epochs", "15", "--folds", "2")
@@ -297,7 +296,7 @@ def test_pictures_that_do_not_fit_in_memory_are_decoded_once_before_training(tmp
     decoded = []
     decode = data_pictures._decode
     monkeypatch.setattr(data_pictures, "_decode", lambda *args: (decoded.append(args[0]), decode(*args))[1])
-    monkeypatch.setattr(audit_own_data, "learn", lambda *_, **__: sys.exit("enough"))
+    monkeypatch.setattr(train_source, "learn", lambda *_, **__: sys.exit("enough"))
     with pytest.raises(AssertionError, match="enough"):
         tolerant("train", tmp_path / "data", "--out", tmp_path / "run")
     assert len(decoded) == 80
@@ -387,11 +386,11 @@ def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path,
     (tmp_path / "corrections.csv").write_text("\n".join(["id,new_label", *decided]))
     came = load(tmp_path / "x.csv", id="key").given_labels
     fitted = []
-    for module in (learn_module, suspects_module):
+    for module in (believed, find):
         monkeypatch.setattr(
             module,
             "fit_noise_model",
-            lambda labels, probs: fitted.append(labels) or belief.fit_noise_model(labels, probs),
+            lambda labels, probs: fitted.append(labels) or noise_model.fit_noise_model(labels, probs),
         )
     tolerant("train", *source, "--labels", tmp_path / "corrections.csv", "--out", tmp_path / "again", *QUICK)
     tolerant("audit", tmp_path / "again")
@@ -574,12 +573,11 @@ def test_k_must_be_a_number_or_auto(tmp_path):
 @pytest.fixture
 def untrained(monkeypatch):
     """Fails the test if anything is trained."""
-    from tolerant.own_data import train_source as own_data
 
     def learn(*_: Any, **__: Any) -> None:
         raise AssertionError("trained before the refusal")
 
-    monkeypatch.setattr(own_data, "learn", learn)
+    monkeypatch.setattr(train_source, "learn", learn)
 
 
 def test_what_cannot_be_written_is_refused_before_training(untrained, tmp_path):
@@ -660,7 +658,7 @@ def test_a_run_that_was_stopped_goes_on_and_another_starts_anew(tmp_path, capsys
     rows, settings = opt.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), Settings(epochs=15)
 
     def run(name: str, callback: Callback, settings: Settings = settings) -> dict[str, torch.Tensor]:
-        own.train(rows, tmp_path / name, settings, device="cpu", folds=2, callbacks=[callback])
+        train_over_ranks(rows, tmp_path / name, settings, device="cpu", folds=2, callbacks=[callback])
         assert not (tmp_path / name / "checkpoints").exists()
         return load_file(tmp_path / name / "model.safetensors")
 
@@ -687,7 +685,7 @@ def test_a_run_of_other_settings_is_set_aside_and_the_same_one_written_again(tmp
     rows, run = opt.make_source(str(tmp_path / "rows.csv"), {"id": "key"}), tmp_path / "run"
 
     def train(seed: int) -> bytes:
-        own.train(rows, run, Settings(epochs=3, seed=seed), device="cpu", folds=0)
+        train_over_ranks(rows, run, Settings(epochs=3, seed=seed), device="cpu", folds=0)
         return (run / "model.safetensors").read_bytes()
 
     first = train(0)
@@ -772,9 +770,9 @@ def test_any_label_can_be_printed_and_nobody_need_listen(tmp_path):
 def test_the_page_is_written_once_with_the_limit_asked_for(tmp_path, monkeypatch):
     write_table(tmp_path / "rows.csv", num_rows=60)
     limits = []
-    write_page = run_folder.write_page
+    write_page = save.write_page
     monkeypatch.setattr(
-        run_folder,
+        save,
         "write_page",
         lambda *args, limit, **rest: (limits.append(limit), write_page(*args, limit=limit, **rest)),
     )
@@ -785,24 +783,22 @@ def test_the_page_is_written_once_with_the_limit_asked_for(tmp_path, monkeypatch
     assert limits == [3, page.MOST_SHOWN], "the option's default is the page's"
 
 
-@pytest.mark.parametrize("changed", ["inputs", "labels", "settings", "folds", "reviewed"])
+@pytest.mark.parametrize("changed", ["inputs", "labels", "settings", "folds", "reviewed", "groups"])
 def test_whatever_a_training_depends_on_is_in_its_fingerprint(changed):
-    data = table(60)
-    corrected = CorrectedLabels(data.given_labels, np.zeros(60, bool), np.zeros(60, bool))
-    before = _fingerprint(data, row_digests(data.inputs), corrected, Settings(), 2)
-    assert before == _fingerprint(data, row_digests(data.inputs), corrected, Settings(), 2)
-    inputs, labels, reviewed = data.inputs.copy(), data.given_labels.copy(), np.zeros(60, bool)
-    inputs[-1, -1] += changed == "inputs"
-    labels[-1] = (labels[-1] + (changed == "labels")) % data.num_classes
-    reviewed[-1] = changed == "reviewed"
-    after = _fingerprint(
-        data,
-        row_digests(inputs),
-        CorrectedLabels(labels, reviewed, np.zeros(60, bool)),
-        Settings(seed=int(changed == "settings")),
-        2 + (changed == "folds"),
-    )
-    assert before != after
+    rows = table(60)
+
+    def fingerprint(changed: str = "") -> str:
+        inputs, labels, reviewed = rows.inputs.copy(), rows.given_labels.copy(), np.zeros(60, bool)
+        inputs[-1, -1] += changed == "inputs"
+        labels[-1] = (labels[-1] + (changed == "labels")) % rows.num_classes
+        reviewed[-1] = changed == "reviewed"
+        groups = np.arange(60) if changed == "groups" else None
+        dataset = replace(rows, inputs=inputs, groups=groups)
+        corrected = CorrectedLabels(labels, reviewed, np.zeros(60, bool))
+        data = TrainingData(Source("rows.csv"), dataset, Features.fit(dataset), (), corrected)
+        return data.fingerprint(Settings(seed=int(changed == "settings")), 2 + (changed == "folds"))
+
+    assert fingerprint() == fingerprint() != fingerprint(changed)
 
 
 @pytest.mark.parametrize(("num_rows", "said"), [(30, True), (60, False)])
@@ -817,7 +813,7 @@ def test_a_model_that_doubts_most_labels_is_called_weak(tmp_path, capsys):
     for wrong, weak in ((30, False), (31, True)):
         probs = np.tile([0.9, 0.1], (60, 1))
         suspects = find_suspects((np.arange(60) < wrong).astype(int), probs)
-        own.print_summary(suspects, tmp_path, source, (), out=None)
+        print_suspects(suspects, tmp_path, next_command(source, ()))
         assert ("too weak to judge" in capsys.readouterr().out) is weak
 
 

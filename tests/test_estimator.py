@@ -24,10 +24,13 @@ from train_helpers import pictures, table
 from tolerant import NoisyLabelClassifier
 from tolerant.data import NoisyDataset, TableEncoder
 from tolerant.data.sparse import SparseRows
+from tolerant.own_data.believed import believe, choose_k
+from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.folds import deal_folds, first_copies
-from tolerant.own_data.learn import believe, choose_k, learn
+from tolerant.own_data.learn import learn
 from tolerant.own_data.out_of_fold import out_of_fold
-from tolerant.own_data.plan import Settings, make_job
+from tolerant.own_data.plan import make_job
+from tolerant.own_data.settings import Settings
 from tolerant.suspects.noise_model import fit_noise_model
 
 
@@ -353,7 +356,7 @@ def test_folds_that_doubt_nearly_all_of_few_rows_leave_none_out(monkeypatch):
     X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
     for believed, trained in ((49, 60), (50, 50)):
         keep = np.arange(60) < believed
-        monkeypatch.setattr("tolerant.own_data.learn.believe", lambda given, odds, keep=keep: keep)
+        monkeypatch.setattr("tolerant.own_data.believed.believe", lambda given, odds, keep=keep: keep)
         dataset = NoisyDataset(X.astype(np.float32), y, None, ("a", "b"))
         learned = learn(dataset, Settings(epochs=3), folds=2, device="cpu", progress="quiet")
         assert len(learned.job.dataset) == trained
@@ -364,7 +367,7 @@ def test_rows_that_only_the_folds_left_out_are_reported(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
     keep = np.arange(60) < 55
-    monkeypatch.setattr("tolerant.own_data.learn.believe", lambda given, odds: keep)
+    monkeypatch.setattr("tolerant.own_data.believed.believe", lambda given, odds: keep)
     weight = np.r_[np.ones(40), np.zeros(20)]  # 40 rows train: too few for the rounds at k
     model = quick().fit(X, y, sample_weight=weight)
     assert model.kept_.tolist() == keep.tolist()
@@ -540,13 +543,15 @@ def test_one_odd_label_among_many_copies_stands_alone():
 def test_a_row_is_scored_by_a_model_that_saw_no_copy_of_it():
     rows = table(120)
     rows = rows.subset(np.concatenate([np.arange(120), np.arange(60), np.arange(30)]))
-    cpu, seen = torch.device("cpu"), []
+    seen = []
 
-    def job(part, weight, name):
-        seen.append(set(part.inputs[:, 0].tolist()))
-        return make_job(part, Settings(epochs=1), cpu, k=0.5, sample_weight=weight, name=name)
+    class Watched(NetworkCandidate):
+        def plan(self, dataset, *options):
+            seen.append(set(dataset.inputs[:, 0].tolist()))
+            return super().plan(dataset, *options)
 
-    assert out_of_fold(rows, job, folds=3, seed=0, device=cpu).held_out.all()
+    watched = Watched(Settings(epochs=1), torch.device("cpu"))
+    assert out_of_fold(rows, watched, folds=3, seed=0).held_out.all()
     for row in rows.inputs[:, 0].tolist():
         assert sum(row in part for part in seen) == 2  # all folds but its own
 

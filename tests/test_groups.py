@@ -22,7 +22,8 @@ from tolerant.cli import make_app
 from tolerant.data import NoisyDataset, load, split_validation
 from tolerant.files import read_json
 from tolerant.own_data.folds import _most_frequent, _together, choose_folds, deal_folds
-from tolerant.own_data.plan import Settings, make_job
+from tolerant.own_data.plan import make_job
+from tolerant.own_data.settings import Settings
 
 
 def patients(number: int = 60, pictures: int = 5) -> tuple[Any, Any, Any, Any]:

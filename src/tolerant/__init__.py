@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
     from tolerant import theory as theory
     from tolerant import train as train
     from tolerant.adapters.sklearn import NoisyLabelClassifier as NoisyLabelClassifier
-    from tolerant.suspects.find import find_suspects as find_suspects
+    from tolerant.suspects import find_suspects as find_suspects
     from tolerant.train.rounds.pruner import Pruner as Pruner
     from tolerant.train.rounds.pruner import PruneSchedule as PruneSchedule
 
@@ -32,7 +32,7 @@ _LAZY = {
     "Pruner": "tolerant.train.rounds.pruner",
     "PruneSchedule": "tolerant.train.rounds.pruner",
     "NoisyLabelClassifier": "tolerant.adapters.sklearn",
-    "find_suspects": "tolerant.suspects.find",
+    "find_suspects": "tolerant.suspects",
     "data": "tolerant.data",
     "noise": "tolerant.noise",
     "experiment": "tolerant.experiment",

@@ -1,4 +1,4 @@
-"""The one place that checks numbers, labels and transition matrices that people pass in.
+"""The one place that checks numbers, labels, names and transition matrices that people pass in.
 
 Every check returns the value in the form that the code works with, or raises a ValueError that names the
 argument, the rule, the value and, where there is one, the way out.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,29 @@ def check_rows(inputs: Any, labels: NDArray[np.int64]) -> None:
         raise ValueError(
             f"inputs must have a row for each label; got {len(inputs)} rows and {len(labels)} labels."
         )
+
+
+def check_class_names(class_names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
+    """The classes' names, or their numbers as words; a ValueError if two are equal or one is empty."""
+    names = tuple(map(str, range(num_classes) if class_names is None else class_names))
+    if len(names) != num_classes or len(set(names)) != num_classes or "" in names:
+        raise ValueError(
+            f"class_names must be {num_classes} different names, none empty; got {names[:5]!r}"
+            f"{' ...' if len(names) > 5 else ''} ({len(names)} names)."
+        )
+    return names
+
+
+def check_ids(ids: NDArray[Any]) -> None:
+    """A ValueError for the first of these row names that occurs twice."""
+    seen: set[str] = set()
+    for row_id in map(str, ids.tolist()):
+        if row_id in seen:
+            raise ValueError(
+                f"ids must all be different, or a correction could not say which row it means; "
+                f"got {row_id!r} twice."
+            )
+        seen.add(row_id)
 
 
 def check_transition(transition: ArrayLike, num_classes: int | None = None) -> Transition:

@@ -14,8 +14,8 @@ from torch import nn
 
 from tolerant.adapters.inputs import InputReader, frame_ids
 from tolerant.own_data.learn import learn
-from tolerant.own_data.plan import Settings
-from tolerant.suspects.arrays import as_numpy
+from tolerant.own_data.settings import Settings
+from tolerant.suspects.arguments import as_numpy
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
 
@@ -37,8 +37,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     q : float in [0, 1] or "auto"
         Of L_q: 0 is cross entropy, 1 half of MAE; larger tolerates more noise, learns slower.
         "auto" goes by the number of classes: 0.38 for two, 0.7 (the paper's) for ten, 0.5 from 25 on
-        (:func:`tolerant.own_data.plan.choose_q` says why). A few thousand photographs are hard for a network
-        that starts from nothing: at most 0.3.
+        (:func:`tolerant.own_data.default_q.choose_q` says why). A few thousand photographs are hard for a
+        network that starts from nothing: at most 0.3.
     k : float in (0, 1) or "auto"
         Rows with p_y of at most k are pruned, unless they are more than half of the rows, or three quarters
         of their class: then the model is too weak to judge, and none of these are. "auto" takes the

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tolerant.cli import options as opt
-from tolerant.cli import own_data as own
+from tolerant.cli.next_command import chosen_settings, next_command
+from tolerant.cli.over_ranks import train_over_ranks
+from tolerant.cli.summary import print_suspects, print_training
 
 
+@opt.with_data_options()
 def audit(
+    *,
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="A run folder, or data as for `tolerant train`.")],
     out: Annotated[
@@ -20,18 +24,7 @@ def audit(
     labels: opt.Labels = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of suspects on the page.")] = 5_000,
     folds: opt.Folds = 5,
-    split: opt.Split = None,
-    root: opt.Root = None,
-    label: opt.Label = None,
-    id: opt.Id = None,
-    group: opt.Group = None,
-    file: opt.File = None,
-    text: opt.Text = None,
-    ignore: opt.Ignore = None,
-    categorical: opt.Categorical = None,
-    size: opt.Size = None,
-    min_per_class: opt.MinPerClass = None,
-    skip_unlabelled: opt.SkipUnlabelled = False,
+    data: dict[str, Any],
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
 ) -> None:
@@ -43,18 +36,23 @@ def audit(
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
     options = dict(locals())  # the arguments, before there are other variables
-    from tolerant.own_data.plan import Settings
-    from tolerant.own_data.run_folder import load_history, load_run, load_suspects, unfinished, write_review
+    from tolerant.own_data.run_folder import holds_run, load_run, write_list_and_page
+    from tolerant.own_data.settings import Settings
 
-    if not (Path(source) / "spec.json").is_file() and not unfinished(source):
-        rows = opt.make_source(source, options)
-        folder = out or Path("audit")
-        learned = own.train(
-            rows, folder, Settings(seed=seed), device=device, labels=labels or (), folds=folds, limit=limit
+    if not holds_run(source):
+        rows, folder, corrections = opt.make_source(source, data), out or Path("audit"), labels or ()
+        learned = train_over_ranks(
+            rows,
+            folder,
+            Settings(seed=seed),
+            device=device,
+            corrections=corrections,
+            folds=folds,
+            limit=limit,
         )
-        own.print_training(learned)
-        again = own.chosen(audit, options)
-        own.print_summary(learned.suspects, folder, rows, labels or (), out=out, settings=again)
+        print_training(learned)
+        again = next_command(rows, corrections, out=out, settings=chosen_settings(audit, options))
+        print_suspects(learned.suspects, folder, again)
         return
     opt.refuse(context, ("labels",), "is for data; train the run again with it")
     opt.refuse(context, opt.DATA, "is for data; a run knows how its data was read")
@@ -67,7 +65,6 @@ def audit(
             f"{out} holds another run, whose list would be lost; name a new folder", param_hint="--out"
         )
     dataset = run.load_rows()
-    suspects, history = load_suspects(run, dataset), load_history(run)
-    suspects.to_csv(out / "suspects.csv")
-    write_review(out, suspects, dataset, history, title=Path(run.source.name).name, limit=limit)
-    own.print_summary(suspects, out, run.source, run.spec["labels"], out=out)
+    suspects, history = run.suspects(dataset), run.history()
+    write_list_and_page(out, suspects, dataset, history, title=run.title, limit=limit)
+    print_suspects(suspects, out, next_command(run.source, run.spec["labels"], out=out))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,10 +80,49 @@ Folds = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
-# The options that say how data is read. Typer takes a command's options from its signature, so each command
-# spells them out.
-DATA = ("split", "root", "label", "id", "group", "file", "text", "ignore", "categorical", "size",
-        "min_per_class", "skip_unlabelled")  # fmt: skip
+# The options that say how data is read, each with its default.
+DATA: dict[str, tuple[Any, Any]] = {
+    "split": (Split, None),
+    "root": (Root, None),
+    "label": (Label, None),
+    "id": (Id, None),
+    "group": (Group, None),
+    "file": (File, None),
+    "text": (Text, None),
+    "ignore": (Ignore, None),
+    "categorical": (Categorical, None),
+    "size": (Size, None),
+    "min_per_class": (MinPerClass, None),
+    "skip_unlabelled": (SkipUnlabelled, False),
+}
+
+
+def with_data_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that takes these options of `DATA` (none: all of them) in place of its parameter ``data``.
+
+    It gets them as a dict. Typer reads a command's options from its signature, so they are put there.
+    """
+    taken = {name: DATA[name] for name in names or DATA}
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in taken.items()
+    ]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            data = {name: arguments.pop(name) for name in taken}
+            command(**arguments, data=data)
+
+        parameters: list[Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            own = parameter.replace(kind=Parameter.KEYWORD_ONLY)
+            parameters += options if parameter.name == "data" else [own]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
 
 
 def make_source(name: str, options: Mapping[str, Any], beside: str | None = None) -> Source:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tolerant.cli import options as opt
 
 
+@opt.with_data_options("split", "root", "id", "file", "text")
 def predict(
+    *,
     run: Annotated[Path, typer.Argument(help="A run folder written by `tolerant train`.")],
     source: opt.SourceArgument,
     out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
-    split: opt.Split = None,
-    root: opt.Root = None,
-    id: opt.Id = None,
-    file: opt.File = None,
-    text: opt.Text = None,
+    data: dict[str, Any],
     device: opt.Device = "auto",
 ) -> None:
     """Write the id, predicted label and confidence of every row; any labels in the data are ignored.
@@ -31,13 +29,10 @@ def predict(
     from tolerant.csv_cells import csv_text
     from tolerant.files import write_atomic
     from tolerant.own_data.run_folder import load_run
-    from tolerant.train.engine.device import pick_device
-    from tolerant.train.engine.evaluate import predict_log_proba
 
     saved = load_run(run)
-    new = opt.make_source(source, {"split": split, "root": root, "id": id, "file": file, "text": text})
-    rows = saved.features.read(new, like=saved.source)
-    probs = np.exp(predict_log_proba(saved.model, rows, saved.preprocess, device=pick_device(device)))
+    rows = saved.features.read(opt.make_source(source, data), like=saved.source)
+    probs = saved.probs(rows, device=device)
     best = probs.argmax(axis=1)
     names = saved.features.class_names
     lines = [

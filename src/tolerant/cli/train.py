@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from tolerant.cli import options as opt
-from tolerant.cli import own_data as own
+from tolerant.cli.next_command import RUN, chosen_settings, next_command
+from tolerant.cli.over_ranks import train_over_ranks
+from tolerant.cli.summary import print_suspects, print_training
 
 if TYPE_CHECKING:
     from tolerant.train.engine.recipe import Precision
 
 
+@opt.with_data_options()
 def train(
+    *,
     context: typer.Context,
     source: opt.SourceArgument,
     out: Annotated[
         Path, typer.Option(help="Run folder to write; an earlier run in it is kept in earlier-1 and so on.")
-    ] = own.RUN,
+    ] = RUN,
     labels: opt.Labels = None,
     loss: Annotated[
         str, typer.Option(help="truncated-lq (L_q with pruning), lq, cce (cross entropy), mae ...")
@@ -42,18 +46,7 @@ def train(
     ] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: depends on the number of rows.")] = None,
     folds: opt.Folds = 5,
-    split: opt.Split = None,
-    root: opt.Root = None,
-    label: opt.Label = None,
-    id: opt.Id = None,
-    group: opt.Group = None,
-    file: opt.File = None,
-    text: opt.Text = None,
-    ignore: opt.Ignore = None,
-    categorical: opt.Categorical = None,
-    size: opt.Size = None,
-    min_per_class: opt.MinPerClass = None,
-    skip_unlabelled: opt.SkipUnlabelled = False,
+    data: dict[str, Any],
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
@@ -68,14 +61,14 @@ def train(
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
     options = dict(locals())  # the arguments, before there are other variables
-    from tolerant.own_data.plan import Settings
+    from tolerant.own_data.settings import Settings
 
     _check_loss_options(context, loss, k, epochs, folds)
-    rows = opt.make_source(source, options)
+    rows = opt.make_source(source, data)
     settings = Settings(
         loss=loss,
-        q=_read("--q", q),
-        k=_read("--k", k),
+        q=_number_or_auto("--q", q),
+        k=_number_or_auto("--k", k),
         model=model,
         epochs=epochs,
         seed=seed,
@@ -86,19 +79,21 @@ def train(
         from tolerant.adapters.tensorboard import TensorBoardLog
 
         callbacks.append(TensorBoardLog(tensorboard))
-    learned = own.train(
-        rows, out, settings, device=device, labels=labels or (), folds=folds, callbacks=callbacks
+    corrections = labels or ()
+    learned = train_over_ranks(
+        rows, out, settings, device=device, corrections=corrections, folds=folds, callbacks=callbacks
     )
-    own.print_training(learned)
-    again = own.chosen(train, options)
-    own.print_summary(learned.suspects, out, rows, labels or (), out=out, settings=again)
+    print_training(learned)
+    again = next_command(rows, corrections, out=out, settings=chosen_settings(train, options))
+    print_suspects(learned.suspects, out, again)
     typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
 
 
 def _check_loss_options(context: typer.Context, loss: str, k: str, epochs: int | None, folds: int) -> None:
     """A usage error for --q or --k if the training would ignore it."""
     from tolerant.losses.registry import REGISTRY
-    from tolerant.own_data.plan import LEAST_EPOCHS_TO_PRUNE, TRUNCATED
+    from tolerant.own_data.plan import LEAST_EPOCHS_TO_PRUNE
+    from tolerant.own_data.settings import TRUNCATED
 
     if loss in REGISTRY and loss != TRUNCATED:  # an unknown loss is refused by its own name
         if loss != "lq":
@@ -112,7 +107,7 @@ def _check_loss_options(context: typer.Context, loss: str, k: str, epochs: int |
         raise typer.BadParameter(why, param_hint="--k")
 
 
-def _read(option: str, word: str) -> float | Literal["auto"]:
+def _number_or_auto(option: str, word: str) -> float | Literal["auto"]:
     try:
         return "auto" if word == "auto" else float(word)
     except ValueError:

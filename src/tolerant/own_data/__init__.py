@@ -1,5 +1,9 @@
 """From a path to a model: what `tolerant train` and `NoisyLabelClassifier` do with rows nobody has tuned for.
 
-`plan` chooses model and recipe, `folds` says which rows go together, `out_of_fold` trains and scores, `learn`
-makes a model and a list of suspects of that, and `run_folder` keeps them.
+The way of a row: `train_source` reads it into the `training_data`, with what people have corrected, and has
+`learn` make a model and a list of suspects. For that `folds` deals the rows out, and `out_of_fold` has each
+scored by a model fitted to the other folds; if its label is `believed` then, the final model trains on it.
+What is fitted is a `candidate`: a network, by the `settings` of the user and, for what they leave open, by
+the `plan` (`network`, `default_q`). `lost_classes` warns of classes that the model never names, and the
+`run_folder` keeps it all.
 """

@@ -8,20 +8,15 @@ where fewer of them train for more epochs, as long as one for each fold.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from tolerant.data.dataset import NoisyDataset
+from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.folds import choose_folds
-from tolerant.train.engine.display import ProgressMode
-from tolerant.train.engine.evaluate import predict_log_proba
-from tolerant.train.engine.fleet import Fleet
+from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.train.engine.job import Job, TrainResult
-
-MakeJob = Callable[[NoisyDataset, "np.ndarray | None", str], Job]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +24,7 @@ class OutOfFold:
     """What models say about rows that they did not train on."""
 
     probs: np.ndarray
-    """float32 [N, C]."""
+    """float32 [N, C], as if all rows counted alike."""
     held_out: np.ndarray
     """bool [N]; False for a row that no fold could hold out, since only one class would have been left."""
 
@@ -42,42 +37,40 @@ class OutOfFold:
 
 def out_of_fold(
     dataset: NoisyDataset,
-    make_job: MakeJob,
+    candidate: NetworkCandidate,
     *,
     folds: int,
     seed: int,
-    device: torch.device,
     sample_weight: np.ndarray | None = None,
-    progress: ProgressMode = "quiet",
 ) -> OutOfFold:
-    """Score every row with a model trained on the other folds; with fewer than 2 folds no row is scored.
+    """Score every row with a model fitted to the other folds; with fewer than 2 folds no row is scored.
 
-    ``make_job(rows, sample_weight, name)`` says how to train; rows of weight 0 are scored and train nothing.
+    Rows of sample weight 0 are scored and train nothing.
     """
     scored = OutOfFold.none_of(dataset)
     if folds < 2:
         return scored
     fold = choose_folds(dataset, folds, seed)
-    used = np.ones(len(dataset), bool) if sample_weight is None else sample_weight > 0
+    trains = np.ones(len(dataset), bool) if sample_weight is None else sample_weight > 0
     parts = []
     for number in range(folds):
-        train = np.flatnonzero((fold != number) & used)
-        if len(np.unique(dataset.given_labels[train])) >= 2 and (fold == number).any():
-            parts.append((np.flatnonzero(fold == number), train))
+        train, held_out = np.flatnonzero((fold != number) & trains), np.flatnonzero(fold == number)
+        if len(np.unique(dataset.given_labels[train])) >= 2 and len(held_out):
+            parts.append((train, held_out))
 
-    def job(number: int, train: np.ndarray) -> Job:
+    def plan(number: int, train: np.ndarray) -> Job:
         weight = None if sample_weight is None else sample_weight[train]
-        return make_job(dataset.subset(train), weight, f"fold {number + 1} of {len(parts)}")
+        return candidate.plan(dataset.subset(train), weight, f"fold {number + 1} of {len(parts)}")
 
-    def score(number: int, result: TrainResult | Exception) -> None:
-        if isinstance(result, Exception):
-            raise result
-        index = parts[number][0]
-        log_probs = predict_log_proba(result.model, dataset.subset(index), result.preprocess, device=device)
-        scored.probs[index] = np.exp(log_probs)
-        scored.held_out[index] = True
+    def score(number: int, fitted: TrainResult) -> None:
+        _, held_out = parts[number]
+        scored.probs[held_out] = candidate.probs(fitted, dataset.subset(held_out))
+        scored.held_out[held_out] = True
 
-    # Side by side they fill a GPU; on a CPU one at a time is as fast and takes less memory.
-    fleet = Fleet(side_by_side=folds if device.type == "cuda" else 1, device=device, progress=progress)
-    fleet.run((job(number, train) for number, (_, train) in enumerate(parts)), score)
+    plans = (plan(number, train) for number, (train, _) in enumerate(parts))
+    candidate.fit_each(plans, folds, score)
+    if sample_weight is not None and scored.held_out.any():
+        index = np.flatnonzero(scored.held_out)
+        given, weight = dataset.given_labels[index], sample_weight[index]
+        scored.probs[index] = as_if_unweighted(given, scored.probs[index], weight)
     return scored

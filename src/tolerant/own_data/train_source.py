@@ -1,8 +1,7 @@
-"""What ``tolerant train`` does: load, correct, learn, write a run folder."""
+"""What ``tolerant train`` does: read, learn, write a run folder."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -11,33 +10,17 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from tolerant.data.dataset import NoisyDataset
-from tolerant.data.digest import row_digests
 from tolerant.files import make_folder
 from tolerant.own_data.learn import Learned, learn
-from tolerant.own_data.plan import Settings
 from tolerant.own_data.run_folder import save_run
-from tolerant.own_data.source import Features, Source
-from tolerant.review.corrections import CorrectedLabels, apply_corrections, read_corrections
+from tolerant.own_data.settings import Settings
+from tolerant.own_data.source import Source
+from tolerant.own_data.training_data import TrainingData
 from tolerant.review.page import MOST_SHOWN
-from tolerant.suspects.arguments import check_ids
 from tolerant.train.engine.job import Callback
 from tolerant.train.engine.ranks import current
-
-
-def correct(dataset: NoisyDataset, files: Sequence[str | os.PathLike[str]]) -> CorrectedLabels:
-    """The labels of ``dataset`` after each of these corrections files, one on top of the other."""
-    given = dataset.given_labels
-    reviewed = np.zeros(len(dataset), np.bool_)
-    for path in files:
-        step = apply_corrections(
-            given, read_corrections(path), ids=dataset.ids, class_names=dataset.class_names
-        )
-        given, reviewed = step.given_labels, reviewed | step.reviewed
-    return CorrectedLabels(given, reviewed, given != dataset.given_labels)
 
 
 def train_source(
@@ -45,8 +28,7 @@ def train_source(
     folder: str | os.PathLike[str],
     settings: Settings,
     *,
-    version: str,
-    labels: Sequence[str | os.PathLike[str]] = (),
+    corrections: Sequence[str | os.PathLike[str]] = (),
     folds: int,
     device: str | torch.device,
     callbacks: Sequence[Callback] = (),
@@ -54,8 +36,8 @@ def train_source(
 ) -> Learned:
     """Train on ``source`` and write the run folder.
 
-    ``labels`` are corrections files, applied one after the other: those of a second review were made for
-    the labels that the first had left. What a person has decided is not asked again.
+    ``corrections`` are files, applied one after the other: those of a second review were made for the labels
+    that the first had left. What a person has decided is not asked again.
 
     ``limit`` is the most suspects on the page.
 
@@ -65,43 +47,26 @@ def train_source(
     the same way.
     """
     ranks = current()
-    checkpoints = Path(folder) / "checkpoints"
-    dataset = source.load()
-    check_ids(dataset.ids)
-    corrected = correct(dataset, labels)
+    data = TrainingData.read(source, corrections)
     if not ranks.rank:
-        make_folder(folder)  # like the ids and labels above: refused now, not after hours of training
-    features = Features.fit(dataset)
-    digests = row_digests(dataset.inputs)
-    fingerprint = _fingerprint(dataset, digests, corrected, settings, folds)
+        make_folder(folder)  # like ids and corrections: refused now, not after hours of training
+    checkpoints = Path(folder) / "checkpoints"
+    fingerprint = data.fingerprint(settings, folds)
     learned = learn(
-        features.trainable(dataset).with_given_labels(corrected.given_labels),
-        replace(settings, standardise=features.text is None),
+        data.trainable(),
+        replace(settings, standardise=data.features.text is None),
         folds=folds,
-        reviewed=corrected.reviewed,
-        original_labels=dataset.given_labels,
+        reviewed=data.corrected.reviewed,
+        original_labels=data.dataset.given_labels,
         device=device,
         progress="auto",
         checkpoints=checkpoints / fingerprint,
         callbacks=callbacks,
     )
     ranks.wait()  # nobody reads the checkpoints any more
-    if ranks.rank:
-        return learned
-    save_run(
-        folder,
-        learned,
-        dataset,
-        source=source,
-        features=features,
-        version=version,
-        fingerprint=fingerprint,
-        digests=digests,
-        corrected=corrected,
-        labels=labels,
-        limit=limit,
-    )
-    _clear(checkpoints)
+    if not ranks.rank:
+        save_run(folder, learned, data, fingerprint=fingerprint, limit=limit)
+        _clear(checkpoints)
     return learned
 
 
@@ -115,14 +80,3 @@ def _clear(checkpoints: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         checkpoints.rmdir()
-
-
-def _fingerprint(
-    dataset: NoisyDataset, digests: np.ndarray, corrected: CorrectedLabels, settings: Settings, folds: int
-) -> str:
-    """A hash of all that a training depends on, so that none goes on from the checkpoint of another."""
-    digest = hashlib.sha256(repr((settings, folds, dataset.class_names)).encode())
-    digest.update(corrected.given_labels.tobytes() + corrected.reviewed.tobytes() + digests.tobytes())
-    if dataset.groups is not None:
-        digest.update(dataset.groups.tobytes())
-    return digest.hexdigest()[:16]

@@ -22,7 +22,7 @@ from tolerant.files import write_atomic
 from tolerant.review.charts import curves, heat_map, percent
 from tolerant.review.row_cells import columns_and_values, cut
 from tolerant.review.thumbnails import thumbnails
-from tolerant.suspects.find import Suspects
+from tolerant.suspects import Suspects
 
 if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset

@@ -1,10 +1,14 @@
 """Suspects: which labels are probably wrong, and how many, from predictions alone. Needs numpy only.
 
-`find` ranks the labels, `noise_model` fits how they went wrong (`whole_matrix` where rows are many,
-`one_rate` where they are few), `rate` says how many are wrong and how far that can be trusted.
+The way of a row: `arguments` reads its label, its name and what models that have not trained on it predict
+(`unweighted` takes sample weights out of that). Over all rows `noise_model` fits how labels went wrong: by a
+rate for every pair of classes (`whole_matrix`) or, where rows are too few for that, by one rate (`one_rate`).
+Bayes' rule gives the probability that the row's label is right, by which `find` puts it into the
+`suspect_list`. `rate` says how many labels are wrong in all, and how far that can be trusted.
 """
 
-from tolerant.suspects.find import Suspects, find_suspects
+from tolerant.suspects.find import find_suspects
 from tolerant.suspects.rate import RateInterval
+from tolerant.suspects.suspect_list import Suspects
 
 __all__ = ["RateInterval", "Suspects", "find_suspects"]

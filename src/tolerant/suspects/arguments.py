@@ -1,34 +1,31 @@
-"""The names, labels, ids and row-wise values that a user passes to `find_suspects`, checked."""
+"""What a user passes to `find_suspects`, checked: names, labels, ids and values of each row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tolerant.checks import check_labels
+from tolerant.checks import check_ids, check_labels
 
 T = TypeVar("T", np.bool_, np.int64)
 
 
-def check_names(class_names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
-    """The classes' names, or their numbers as words; a ValueError if two are equal or one is empty."""
-    names = tuple(map(str, range(num_classes) if class_names is None else class_names))
-    if len(names) != num_classes or len(set(names)) != num_classes or "" in names:
-        raise ValueError(
-            f"class_names must be {num_classes} different names, none empty; got {names[:5]!r}"
-            f"{' ...' if len(names) > 5 else ''} ({len(names)} names)."
-        )
-    return names
+def as_numpy(values: Any) -> Any:
+    """A tensor of any device and type, with or without a gradient, as an array; anything else as it is."""
+    if not hasattr(values, "detach"):  # by what it can do, so that torch need not be there
+        return values
+    values = values.detach().cpu()
+    is_bfloat16 = str(values.dtype) == "torch.bfloat16"  # which numpy does not have
+    return (values.float() if is_bfloat16 else values).numpy()
 
 
 def read_labels(
     argument: str, values: ArrayLike, num_rows: int, names: tuple[str, ...], *, named: bool
 ) -> NDArray[np.int64]:
     """Class numbers, one for each row; ``named``: the caller gave the names, so labels may be words."""
-    labels = np.asarray(values)
+    labels = np.asarray(as_numpy(values))
     if labels.dtype.kind in "OUT":
         if not named:
             raise ValueError(
@@ -37,26 +34,23 @@ def read_labels(
                 f"({labels.ravel()[0]!r} ...)."
             )
         labels = _number_words(argument, labels, names)
-    checked = check_labels(labels, len(names), argument)
-    if len(checked) != num_rows:
-        raise ValueError(
-            f"{argument} must have a label for each of the {num_rows} rows of probs; got {len(checked)}."
-        )
-    return checked
+    return check_labels(labels, len(names), argument, num_rows=num_rows)
 
 
 def _number_words(argument: str, words: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
     place = {name: label for label, name in enumerate(names)}
-    for row, word in enumerate(words.ravel().tolist()):
-        if str(word) not in place:
-            raise ValueError(
-                f"{argument} must be among class_names {names[:5]!r}{' ...' if len(names) > 5 else ''}; "
-                f"got {word!r} in row {row}."
-            )
-    return np.array([place[str(word)] for word in words.ravel().tolist()], np.int64).reshape(words.shape)
+    labels = [place.get(str(word), -1) for word in words.ravel().tolist()]
+    if -1 in labels:
+        row = labels.index(-1)
+        raise ValueError(
+            f"{argument} must be among class_names {names[:5]!r}{' ...' if len(names) > 5 else ''}; "
+            f"got {words.ravel().tolist()[row]!r} in row {row}."
+        )
+    return np.array(labels, np.int64).reshape(words.shape)
 
 
 def read_ids(ids: ArrayLike | None, num_rows: int) -> NDArray[Any]:
+    """What a person calls each row: all different, and row numbers if not given."""
     array = np.arange(num_rows) if ids is None else np.asarray(ids)
     if array.shape != (num_rows,):
         raise ValueError(f"ids must name {num_rows} rows; got shape {array.shape}.")
@@ -64,19 +58,8 @@ def read_ids(ids: ArrayLike | None, num_rows: int) -> NDArray[Any]:
     return array
 
 
-def check_ids(ids: NDArray[Any]) -> None:
-    """A ValueError for the first of these row names that occurs twice."""
-    seen: set[str] = set()
-    for row_id in map(str, ids.tolist()):
-        if row_id in seen:
-            raise ValueError(
-                f"ids must all be different, or a correction could not say which row it means; "
-                f"got {row_id!r} twice."
-            )
-        seen.add(row_id)
-
-
-def read_optional(name: str, values: ArrayLike | None, num_rows: int, dtype: type[T]) -> NDArray[T] | None:
+def read_row_values(name: str, values: ArrayLike | None, num_rows: int, dtype: type[T]) -> NDArray[T] | None:
+    """A bool or a whole number for each row, or None where the user gave none."""
     if values is None:
         return None
     array = np.asarray(values)

@@ -28,11 +28,17 @@ NoiseModel = WholeMatrix | OneRate
 # since each fit of T starts from the one before: EM is slow to raise an entry of T that is nearly 0, and a T
 # fitted to sharper probabilities has no such entry.
 _SHARPNESS = np.geomspace(12.0, 0.25, 14)
+FIT_ROWS = 20_000  # rows that it is fitted to: a sampling error of 0.4 points at most
 _FIRST_GUESS = 0.2  # the share of labels drawn at random
 # If T would have more entries than this for each row, it is taken to be symmetric: one noise rate, and all
 # mistakes equally likely. So few rows do not determine so many numbers: the fit would take minutes, find too
 # much noise, and rank no better.
 _ENTRIES_A_ROW = 10
+
+
+def sample_to_fit(num_rows: int) -> NDArray[np.int64]:
+    """The numbers of the rows to fit a noise model to: at most `FIT_ROWS`, the same ones every time."""
+    return np.random.default_rng(0).permutation(num_rows)[:FIT_ROWS]
 
 
 def fit_noise_model(given_labels: NDArray[np.int64], probs: NDArray[np.floating]) -> NoiseModel:

@@ -20,6 +20,7 @@ _MOST_ITERATIONS = 100
 _BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
 
 Labels = NDArray[np.int64]
+Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -43,60 +44,58 @@ class OneRate:
     def refit(
         self, given_labels: Labels, probs: NDArray[np.floating], sharpness: float
     ) -> tuple[OneRate, float]:
-        rows = OwnAndRest.of(given_labels, probs, sharpness)
-        wrong = rows.fit(self.wrong)
-        return OneRate(self.num_classes, wrong, sharpness), rows.log_likelihood(wrong)
+        sharp = GivenAndOthers.of(given_labels, probs, sharpness)
+        wrong = sharp.fit(self.wrong)
+        return OneRate(self.num_classes, wrong, sharpness), sharp.log_likelihood(wrong)
 
-    def refitter(
-        self, given_labels: Labels, probs: NDArray[np.floating]
-    ) -> Callable[[Labels, Labels], float]:
-        whole = self._rows(given_labels, probs)
-        return lambda fitted, among: whole.take(among).expected_wrong(whole.take(fitted).fit(self.wrong))
+    def refitter(self, given_labels: Labels, probs: NDArray[np.floating]) -> Callable[[Index, Index], float]:
+        sharp = self._sharpened(given_labels, probs)
+        return lambda fitted, among: sharp.take(among).expected_wrong(sharp.take(fitted).fit(self.wrong))
 
     def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
-        return self._rows(given_labels, probs).expected_wrong(self.wrong)
+        return self._sharpened(given_labels, probs).expected_wrong(self.wrong)
 
     def log_likelihood(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
-        return self._rows(given_labels, probs).log_likelihood(self.wrong)
+        return self._sharpened(given_labels, probs).log_likelihood(self.wrong)
 
     def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> NDArray[np.float64]:
-        return self._rows(given_labels, probs).log_odds_right(self.wrong)
+        return self._sharpened(given_labels, probs).log_odds_right(self.wrong)
 
-    def _rows(self, given_labels: Labels, probs: NDArray[np.floating]) -> OwnAndRest:
-        return OwnAndRest.of(given_labels, probs, self.sharpness)
+    def _sharpened(self, given_labels: Labels, probs: NDArray[np.floating]) -> GivenAndOthers:
+        return GivenAndOthers.of(given_labels, probs, self.sharpness)
 
 
 @dataclass(frozen=True)
-class OwnAndRest:
+class GivenAndOthers:
     """Of every row, the probability of the given label and of all others together."""
 
-    own: NDArray[np.float64]
-    rest: NDArray[np.float64]
-    """Added up, and not 1 - own: of a sure row that would be 0."""
+    p_given: NDArray[np.float64]
+    p_others: NDArray[np.float64]
+    """Added up, and not 1 - p_given: of a sure row that would be 0."""
     num_classes: int
 
     @classmethod
-    def of(cls, given_labels: Labels, probs: NDArray[np.floating], sharpness: float) -> OwnAndRest:
+    def of(cls, given_labels: Labels, probs: NDArray[np.floating], sharpness: float) -> GivenAndOthers:
         """Of p^s, each row summing to one.
 
-        >>> found = OwnAndRest.of(np.array([0]), np.array([[0.8, 0.2]]), 2.0)
-        >>> found.own.round(3), found.rest.round(3)
+        >>> found = GivenAndOthers.of(np.array([0]), np.array([[0.8, 0.2]]), 2.0)
+        >>> found.p_given.round(3), found.p_others.round(3)
         (array([0.941]), array([0.059]))
         """
         num_rows, num_classes = probs.shape
-        own, rest = np.empty(num_rows), np.empty(num_rows)
+        p_given, p_others = np.empty(num_rows), np.empty(num_rows)
         step = max(1, _BLOCK // num_classes)
         for start in range(0, num_rows, step):
             part = slice(start, start + step)
             sharp = sharpen(probs[part], sharpness)
             place = (np.arange(len(sharp)), given_labels[part])
-            own[part] = sharp[place]
+            p_given[part] = sharp[place]
             sharp[place] = 0.0
-            rest[part] = sharp.sum(axis=1)
-        return cls(own, rest, num_classes)
+            p_others[part] = sharp.sum(axis=1)
+        return cls(p_given, p_others, num_classes)
 
-    def take(self, rows: Labels) -> OwnAndRest:
-        return OwnAndRest(self.own[rows], self.rest[rows], self.num_classes)
+    def take(self, index: Index) -> GivenAndOthers:
+        return GivenAndOthers(self.p_given[index], self.p_others[index], self.num_classes)
 
     def fit(self, wrong: float) -> float:
         """The most likely noise rate, from a first guess, by EM."""
@@ -123,4 +122,4 @@ class OwnAndRest:
         return np.log(right + 1e-300) - np.log(by_mistake + 1e-300)
 
     def _right_and_mistaken(self, wrong: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return (1.0 - wrong) * self.own, wrong / (self.num_classes - 1) * self.rest
+        return (1.0 - wrong) * self.p_given, wrong / (self.num_classes - 1) * self.p_others

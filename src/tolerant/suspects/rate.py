@@ -78,9 +78,9 @@ def rate_interval(
     rates = np.empty(_RESAMPLES)
     for resample in range(_RESAMPLES):
         drawn = generator.integers(len(members), size=num_drawn)
-        rows = np.concatenate([members[number] for number in drawn])
-        among = rows[counted[rows]]
-        rates[resample] = refit(rows, among) if len(among) else 0.0
+        index = np.concatenate([members[number] for number in drawn])
+        among = index[counted[index]]
+        rates[resample] = refit(index, among) if len(among) else 0.0
     error = _DEVIATIONS * rates.std(ddof=1) * np.sqrt(num_drawn / len(members))
     is_doubted = (probs.argmax(axis=1) != given)[counted]
     doubted = float(is_doubted.mean())

@@ -13,6 +13,7 @@ from tolerant.suspects.sharpen import sharpen
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
+Index = NDArray[np.int64]
 
 _STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
 _MOST_ITERATIONS = 100
@@ -40,28 +41,28 @@ class WholeMatrix:
         self, given_labels: Labels, probs: NDArray[np.floating], sharpness: float
     ) -> tuple[WholeMatrix, float]:
         """The most likely T at this sharpness, starting from the present one; and its log likelihood."""
-        rows = by_label(given_labels, sharpen(probs, sharpness))
-        transition = maximise(rows, self.transition)
-        return WholeMatrix(transition, sharpness), log_likelihood(rows, transition)
+        by_label = _split_by_label(given_labels, sharpen(probs, sharpness))
+        transition = _most_likely(by_label, self.transition)
+        return WholeMatrix(transition, sharpness), _log_likelihood(by_label, transition)
 
-    def refitter(
-        self, given_labels: Labels, probs: NDArray[np.floating]
-    ) -> Callable[[Labels, Labels], float]:
+    def refitter(self, given_labels: Labels, probs: NDArray[np.floating]) -> Callable[[Index, Index], float]:
         """A function of row numbers: T fitted to the first, the share of wrong labels among the second."""
         sharp = sharpen(probs, self.sharpness)
 
-        def rows(index: Labels) -> list[Matrix]:
-            return by_label(given_labels[index], sharp[index])
+        def by_label(index: Index) -> list[Matrix]:
+            return _split_by_label(given_labels[index], sharp[index])
 
-        return lambda fitted, among: expected_wrong(rows(among), maximise(rows(fitted), self.transition))
+        return lambda fitted, among: _expected_wrong(
+            by_label(among), _most_likely(by_label(fitted), self.transition)
+        )
 
     def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
         """The share of wrong labels among these."""
-        return expected_wrong(by_label(given_labels, sharpen(probs, self.sharpness)), self.transition)
+        return _expected_wrong(self._by_label(given_labels, probs), self.transition)
 
     def log_likelihood(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
         """Of these labels."""
-        return log_likelihood(by_label(given_labels, sharpen(probs, self.sharpness)), self.transition)
+        return _log_likelihood(self._by_label(given_labels, probs), self.transition)
 
     def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
         """[N] log P(right) - log P(wrong) of each given label.
@@ -76,30 +77,33 @@ class WholeMatrix:
         step = max(1, _BLOCK // num_classes)
         for start in range(0, num_rows, step):
             given = given_labels[start : start + step]
-            belief = sharpen(probs[start : start + step], self.sharpness) * damped[:, given].T
-            right = belief[np.arange(len(given)), given]
-            belief[np.arange(len(given)), given] = 0.0
-            wrong = belief.sum(axis=1)
+            joint = sharpen(probs[start : start + step], self.sharpness) * damped[:, given].T
+            right = joint[np.arange(len(given)), given]
+            joint[np.arange(len(given)), given] = 0.0
+            wrong = joint.sum(axis=1)
             result[start : start + step] = np.log(right + 1e-300) - np.log(wrong + 1e-300)
         return result
 
+    def _by_label(self, given_labels: Labels, probs: NDArray[np.floating]) -> list[Matrix]:
+        return _split_by_label(given_labels, sharpen(probs, self.sharpness))
 
-def by_label(given_labels: Labels, sharp: Matrix) -> list[Matrix]:
-    """The rows of `sharp` that carry label 0, those that carry label 1, and so on."""
+
+def _split_by_label(given_labels: Labels, sharp: Matrix) -> list[Matrix]:
+    """The predictions that carry label 0, those that carry label 1, and so on."""
     counts = np.bincount(given_labels, minlength=sharp.shape[1])
     order = np.argsort(given_labels, kind="stable")
     return np.split(sharp[order], np.cumsum(counts)[:-1])
 
 
-def maximise(rows: list[Matrix], transition: Matrix) -> Matrix:
-    """The most likely T for the rows of each given label, from a first guess, by EM."""
+def _most_likely(by_label: list[Matrix], transition: Matrix) -> Matrix:
+    """The most likely T for the sharpened predictions of each given label, from a first guess, by EM."""
     # Keeps every label possible, so no division by zero; a class without any row keeps its label.
     least = np.full_like(transition, 1e-9) + 1e-3 * np.eye(len(transition))
     for _ in range(_MOST_ITERATIONS):
         counts = np.empty_like(transition)  # expected number of rows [true, given]
-        for label, own in enumerate(rows):
+        for label, sharp in enumerate(by_label):
             column = transition[:, label]
-            counts[:, label] = column * ((1.0 / (own @ column)) @ own)
+            counts[:, label] = column * ((1.0 / (sharp @ column)) @ sharp)
         counts += least
         updated = counts / counts.sum(axis=1, keepdims=True)
         moved = float(np.abs(updated - transition).max())
@@ -109,15 +113,15 @@ def maximise(rows: list[Matrix], transition: Matrix) -> Matrix:
     return transition
 
 
-def log_likelihood(rows: list[Matrix], transition: Matrix) -> float:
-    """Of the given labels, from the sharpened rows that carry each."""
-    return sum(float(np.log(own @ transition[:, label]).sum()) for label, own in enumerate(rows))
+def _log_likelihood(by_label: list[Matrix], transition: Matrix) -> float:
+    """Of the given labels, from the sharpened predictions that carry each."""
+    return sum(float(np.log(sharp @ transition[:, label]).sum()) for label, sharp in enumerate(by_label))
 
 
-def expected_wrong(rows: list[Matrix], transition: Matrix) -> float:
-    """The share of wrong labels that T and these rows of each given label lead one to expect."""
+def _expected_wrong(by_label: list[Matrix], transition: Matrix) -> float:
+    """The share of wrong labels that T and these predictions of each given label lead one to expect."""
     right = sum(
-        float((own[:, label] * transition[label, label] / (own @ transition[:, label])).sum())
-        for label, own in enumerate(rows)
+        float((sharp[:, label] * transition[label, label] / (sharp @ transition[:, label])).sum())
+        for label, sharp in enumerate(by_label)
     )
-    return min(max(1.0 - right / sum(len(own) for own in rows), 0.0), 1.0)
+    return min(max(1.0 - right / sum(map(len, by_label)), 0.0), 1.0)

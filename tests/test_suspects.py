@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -16,15 +18,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
+import tolerant
+from tolerant import find_suspects, noise
 from tolerant.csv_cells import unguard
-from tolerant.noise import transition as transitions
-from tolerant.noise.corrupt import corrupt
-from tolerant.suspects import Suspects, find_suspects
+from tolerant.suspects import Suspects
 
 TRANSITIONS = {
-    "uniform 0.4": transitions.symmetric(10, 0.4),
-    "circular 0.3": transitions.circular(10, 0.3),
-    "uniform 0.1": transitions.symmetric(10, 0.1),
+    "uniform 0.4": noise.symmetric(10, 0.4),
+    "circular 0.3": noise.circular(10, 0.3),
+    "uniform 0.1": noise.symmetric(10, 0.1),
 }
 
 
@@ -32,7 +34,7 @@ TRANSITIONS = {
 def digits(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Given labels, whether each is wrong, and predictions from five folds."""
     inputs, true_labels = load_digits(return_X_y=True)
-    given = corrupt(true_labels, TRANSITIONS[kind], seed=0).given_labels
+    given = noise.corrupt(true_labels, TRANSITIONS[kind], seed=0).given_labels
     model = LogisticRegression(C=0.01, tol=1e-2, max_iter=1000)
     probs = cross_val_predict(model, inputs / 16 * 4, given, cv=5, method="predict_proba")
     return given, given != true_labels, probs
@@ -114,7 +116,7 @@ def test_where_nearly_every_row_is_reviewed_the_rate_is_a_number(monkeypatch: py
 
 def test_original_labels_are_checked() -> None:
     given, probs = small()
-    with pytest.raises(ValueError, match="original_labels must have a label for each of the 60 rows"):
+    with pytest.raises(ValueError, match="original_labels must be a vector of 60 labels"):
         find_suspects(given, probs, original_labels=given[:9])
 
 
@@ -306,7 +308,7 @@ def test_the_sampling_error_is_that_of_all_rows() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"given_labels": [0] * 59}, "given_labels must have a label for each of the 60 rows"),
+        ({"given_labels": [0] * 59}, "given_labels must be a vector of 60 labels, one for each row"),
         ({"given_labels": [7] * 60}, "given_labels must be in 0 to 2"),
         ({"probs": np.ones((60, 3))}, "probs must be probabilities"),
         ({"probs": np.full((60, 3), np.nan)}, "probs must be probabilities"),
@@ -333,13 +335,13 @@ def test_head_refuses_a_negative_count() -> None:
         awkward().head(-1)
 
 
-@pytest.mark.parametrize("noise", ["uniform", "pair"])
-def test_many_classes_with_few_rows_each_share_one_noise_rate(noise: str) -> None:
+@pytest.mark.parametrize("kind", ["uniform", "pair"])
+def test_many_classes_with_few_rows_each_share_one_noise_rate(kind: str) -> None:
     """A whole matrix would have 15 entries a row, and put hard rows down to noise."""
     num_rows, num_classes = 1500, 150
     rng = np.random.default_rng(0)
     true = rng.integers(0, num_classes, num_rows)
-    other = rng.integers(0, num_classes, num_rows) if noise == "uniform" else (true + 1) % num_classes
+    other = rng.integers(0, num_classes, num_rows) if kind == "uniform" else (true + 1) % num_classes
     given = np.where(rng.random(num_rows) < 0.2, other, true)
     logits = rng.normal(size=(num_rows, num_classes))
     logits[np.arange(num_rows), true] += rng.normal(6.0, 2.0, num_rows)
@@ -372,3 +374,21 @@ def test_it_is_shown_in_one_line() -> None:
     shown = repr(find_suspects(np.zeros(500, int), np.full((500, 2), 0.5)))
     assert shown.startswith("Suspects(0 of 500 rows, noise rate 0.")
     assert len(shown) < 120
+
+
+def test_it_needs_no_torch_and_no_training() -> None:
+    """Tried without the package's own first line, which loads the losses and with them torch."""
+    code = f"""
+import sys, types
+tolerant = types.ModuleType("tolerant")
+tolerant.__path__ = [{tolerant.__path__[0]!r}]
+sys.modules |= {{"tolerant": tolerant, "torch": None}}
+from tolerant.suspects import find_suspects
+print(find_suspects([0, 1, 0], [[0.9, 0.1], [0.1, 0.9], [0.2, 0.8]]).index)
+print(*sorted({{name.split(".")[1] for name in sys.modules if name.startswith("tolerant.")}}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found, rooms = done.stdout.splitlines()
+    assert found == "[2]"
+    assert not {"data", "losses", "train"} & set(rooms.split())

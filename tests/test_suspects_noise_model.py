@@ -9,11 +9,11 @@ import pytest
 
 from tolerant.suspects import whole_matrix
 from tolerant.suspects.noise_model import fit_noise_model
-from tolerant.suspects.one_rate import OneRate, OwnAndRest
+from tolerant.suspects.one_rate import OneRate
 from tolerant.suspects.rate import rate_interval
 from tolerant.suspects.sharpen import sharpen
-from tolerant.suspects.unweigh import unweigh
-from tolerant.suspects.whole_matrix import WholeMatrix, by_label, expected_wrong, maximise
+from tolerant.suspects.unweighted import as_if_unweighted
+from tolerant.suspects.whole_matrix import WholeMatrix
 
 NOISE = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.3, 0.0, 0.6, 0.1], [0.1, 0.0, 0.1, 0.8]])
 GUESS = 0.8 * np.eye(4) + 0.05
@@ -44,7 +44,7 @@ def likelihood(given: np.ndarray, sharp: np.ndarray, transition: np.ndarray) -> 
 
 def test_no_other_transition_is_more_likely() -> None:
     given, _, exact = simulated(500, 1.0)
-    found = maximise(by_label(given, exact), GUESS)
+    found = WholeMatrix(GUESS).refit(given, exact, 1.0)[0].transition
     best = likelihood(given, exact, found)
     rng = np.random.default_rng(0)
     for step in (0.3, 0.05, 0.01):
@@ -60,7 +60,8 @@ def test_no_other_symmetric_rate_is_more_likely(num_rows: int) -> None:
     own = exact[np.arange(num_rows), given]
     rates = np.linspace(0.001, 0.9, 1000)
     each = [np.log(own * (1 - rate) + (1 - own) * rate / 3).sum() for rate in rates]
-    assert OwnAndRest.of(given, exact, 1.0).fit(0.2) == pytest.approx(rates[np.argmax(each)], abs=2e-3)
+    found, _ = OneRate(4, 0.2).refit(given, exact, 1.0)
+    assert found.wrong == pytest.approx(rates[np.argmax(each)], abs=2e-3)
 
 
 def test_many_classes_take_no_matrix_for_each_fit() -> None:
@@ -83,7 +84,7 @@ def test_many_classes_take_no_matrix_for_each_fit() -> None:
     np.testing.assert_allclose(
         odds, np.log(right / (joint.sum(axis=1) - right)), rtol=1e-4
     )  # which subtracts
-    assert rate.estimate == pytest.approx(expected_wrong(by_label(given, sharp), model.transition))
+    assert rate.estimate == pytest.approx(WholeMatrix(model.transition).expected_wrong(given, sharp))
     assert np.ptp(model.transition[0, 1:]) == 0
     assert model.transition.sum(axis=1) == pytest.approx(np.ones(num_classes))
 
@@ -91,7 +92,7 @@ def test_many_classes_take_no_matrix_for_each_fit() -> None:
 def test_a_sure_row_keeps_its_odds() -> None:
     """1 - own is 0 for it, and its place among other sure rows would be lost."""
     probs = np.array([[1.0, 1e-9, 1e-9], [1.0, 2e-9, 2e-9]])
-    odds = OwnAndRest.of(np.zeros(2, np.int64), probs, 2.0).log_odds_right(0.1)
+    odds = OneRate(3, 0.1, 2.0).log_odds_right(np.zeros(2, np.int64), probs)
     assert odds[0] - odds[1] == pytest.approx(np.log(4.0))
 
 
@@ -105,7 +106,7 @@ def test_expected_wrong_is_the_mean_of_bayes_rule() -> None:
     given, _, exact = simulated(400, 1.0)
     joint = exact[:, :, None] * NOISE
     right = [joint[row, g, g] / joint[row, :, g].sum() for row, g in enumerate(given)]
-    assert expected_wrong(by_label(given, exact), NOISE) == pytest.approx(1 - np.mean(right))
+    assert WholeMatrix(NOISE).expected_wrong(given, exact) == pytest.approx(1 - np.mean(right))
 
 
 @pytest.mark.parametrize("block", [1, 4 * 7, 1 << 22])
@@ -126,8 +127,8 @@ def test_the_lower_end_takes_the_model_for_too_sure_of_itself() -> None:
     given, probs, _ = simulated(5000, 1.0)
     model = fit_noise_model(given, probs)
     rate = rate_interval(model, given, probs, np.random.default_rng(0))
-    soft = by_label(given, sharpen(probs, 0.6 * model.sharpness))
-    reading = expected_wrong(soft, maximise(soft, model.transition))
+    softer, _ = model.refit(given, probs, 0.6 * model.sharpness)
+    reading = softer.expected_wrong(given, probs)
     assert reading < rate.estimate - 0.03
     assert rate.low == pytest.approx(reading, abs=0.03)  # less its sampling error
     assert rate.low < reading
@@ -163,9 +164,9 @@ def test_predictions_of_a_weighted_model_are_brought_back(q):
 
     weighted = optimum(weight * honest)
     assert np.abs(weighted - optimum(honest)).mean() > 0.04
-    assert np.abs(unweigh(true, weighted, weight[true]) - optimum(honest)).mean() < 0.002
+    assert np.abs(as_if_unweighted(true, weighted, weight[true]) - optimum(honest)).mean() < 0.002
     equal = optimum(honest)
-    assert unweigh(true, equal, np.full(4000, 3.0)) is equal
+    assert as_if_unweighted(true, equal, np.full(4000, 3.0)) is equal
 
 
 def test_a_class_the_model_never_predicts_rules_in_no_noise() -> None:

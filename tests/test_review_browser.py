@@ -23,7 +23,7 @@ from tolerant.csv_cells import csv_text
 from tolerant.data.dataset import NoisyDataset
 from tolerant.noise.corrupt import corrupt
 from tolerant.noise.transition import symmetric
-from tolerant.own_data.run_folder import _CURVES as CURVES
+from tolerant.own_data.run_folder.save import _CURVES as CURVES
 from tolerant.review import apply_corrections, read_corrections, write_page
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")

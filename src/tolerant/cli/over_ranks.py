@@ -1,0 +1,35 @@
+"""A training on data of one's own over all ranks of torchrun, or in this process alone."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tolerant.own_data.learn import Learned
+    from tolerant.own_data.settings import Settings
+    from tolerant.own_data.source import Source
+
+
+def train_over_ranks(
+    source: Source, out: Path, settings: Settings, *, device: str, **options: Any
+) -> Learned:
+    """`train_source` on every rank; only rank 0 returns, the others exit."""
+    from tolerant.own_data.train_source import train_source
+    from tolerant.train.engine.ranks import join
+
+    with join(device) as ranks, warnings.catch_warnings():
+        if ranks.rank:
+            warnings.simplefilter("ignore")  # rank 0 gives the same ones
+        try:
+            learned = train_source(source, out, settings, device=device, **options)
+        except KeyboardInterrupt:
+            if not ranks.rank:
+                typer.echo(f"stopped; the same command resumes from {out / 'checkpoints'}", err=True)
+            raise typer.Exit(130) from None
+    if ranks.rank:
+        raise typer.Exit
+    return learned

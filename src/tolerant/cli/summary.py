@@ -1,0 +1,68 @@
+"""What `tolerant train` and `tolerant audit` print: what was trained, how many labels are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from tolerant.own_data.learn import Learned
+    from tolerant.suspects import Suspects
+
+
+def print_training(learned: Learned) -> None:
+    """What was trained, on how many of the rows."""
+    job, num_rows = learned.job, len(learned.p_y)
+    used = len(job.dataset)
+    line = f"\nTrained {job.model} for {job.recipe.epochs} epochs on {used:,} of {num_rows:,} rows"
+    if used < num_rows:
+        line += "; models that did not train on the others think that their labels are wrong"
+    typer.echo(f"{line}.")
+
+
+def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
+    """How many labels are wrong, the ten worst, where to look, what to do next."""
+    from tolerant.own_data.plan import LEAST_TO_PRUNE
+    from tolerant.review.charts import percent
+
+    rate = suspects.noise_rate
+    typer.echo(
+        f"\n{suspects.num_rows:,} rows, {len(suspects.class_names)} classes. About {percent(rate.estimate)} "
+        f"of the labels are wrong (between {percent(rate.low)} and {percent(rate.high)}); "
+        f"{len(suspects):,} rows look like another class"
+        + (f"; {suspects.num_reviewed:,} reviewed ones are not listed." if suspects.num_reviewed else ".")
+    )
+    if suspects.num_rows < LEAST_TO_PRUNE:
+        typer.echo(
+            f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet; no row was pruned."
+        )
+    if suspects.weak:
+        typer.echo(
+            "That is most of the rows: the model is too weak to judge, and only the top of the list\n"
+            "means anything. More rows help, or features of a pretrained model (how-to: embeddings)."
+        )
+    if len(suspects):
+        _print_worst(suspects.head(10))
+    typer.echo(
+        f"Review them in a browser: {folder / 'report.html'}   (full list: {folder / 'suspects.csv'})\n"
+        f"Then train with your corrections: {next_command}"
+    )
+
+
+def _print_worst(suspects: Suspects) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text as Plain
+
+    table = Table(title="The most doubtful labels")
+    for column in ("id", "given", "suggested"):
+        table.add_column(column, overflow="fold")
+    table.add_column("p(given)", justify="right")
+    for rank, p_y in enumerate(suspects.p_y):
+        given, suggested = suspects.given_labels[rank], suspects.suggested_labels[rank]
+        # As plain text: a label such as [red] is not markup.
+        cells = (str(suspects.ids[rank]), suspects.class_names[given], suspects.class_names[suggested])
+        table.add_row(*map(Plain, cells), "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")
+    Console().print(table)

@@ -1,0 +1,30 @@
+"""Classes that a model has lost: it hardly ever names them, so that all of their rows look wrong."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from tolerant.data.dataset import NoisyDataset
+
+_LEAST_TO_MISS = 10  # rows of a class: fewer may go unrecognised by chance
+
+
+def warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
+    """Of a class with less than half of its share of the rows, and hardly ever predicted, all are listed."""
+    given = np.bincount(dataset.given_labels, minlength=dataset.num_classes)
+    predicted = np.bincount(probs.argmax(axis=1), minlength=dataset.num_classes)
+    rare = 2 * dataset.num_classes * given < len(dataset)
+    lost = np.flatnonzero(rare & (given >= _LEAST_TO_MISS) & (4 * predicted < given))
+    if len(lost):
+        named = [
+            f"{dataset.class_names[c]!r} ({given[c]:,} rows, predicted for {predicted[c]:,})" for c in lost
+        ]
+        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+        warnings.warn(
+            f"the model hardly recognises {', '.join(named[:5])}{more}, so rows of that class are listed "
+            "whether right or wrong, and the noise rate means little. A rare class looks like noise: repeat "
+            "its rows, use cross entropy, loss='cce' (--loss cce), or in Python class_weight='balanced'",
+            stacklevel=3,
+        )

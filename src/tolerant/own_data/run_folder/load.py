@@ -1,0 +1,131 @@
+"""A run folder, read back; a ValueError says what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.files import read_json
+from tolerant.own_data.run_folder.layout import FORMAT, holds_stopped_training, read_tensors
+from tolerant.own_data.run_folder.same_data import label_digest, warn_of_edits
+from tolerant.own_data.source import Features, Source
+from tolerant.suspects import Suspects, find_suspects
+from tolerant.train.engine.device import pick_device
+from tolerant.train.engine.device_rows import Preprocess
+from tolerant.train.engine.evaluate import predict_log_proba
+from tolerant.train.networks.models import build, input_size
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRun:
+    """A trained model, the data it was trained on, and what was said of their labels."""
+
+    folder: Path
+    spec: dict[str, Any]
+    source: Source
+    features: Features
+    model: nn.Module
+    preprocess: Preprocess
+
+    @property
+    def title(self) -> str:
+        """What the data is called."""
+        return Path(self.source.name).name
+
+    def load_rows(self) -> NoisyDataset:
+        """The data it was trained on, as it is now; a table is encoded as it was in training."""
+        return self.source.load(self.features.encoder)
+
+    def probs(self, dataset: NoisyDataset, *, device: str = "auto") -> np.ndarray:
+        """float32 [N, C]: what the model predicts for these rows."""
+        return np.exp(predict_log_proba(self.model, dataset, self.preprocess, device=pick_device(device)))
+
+    def history(self) -> list[dict[str, Any]]:
+        """One record per epoch."""
+        history = read_json(self.folder / "history.json")
+        if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
+            raise ValueError(
+                f"{self.folder / 'history.json'} does not hold a record for each epoch. Train again."
+            )
+        return history
+
+    def suspects(self, dataset: NoisyDataset) -> Suspects:
+        """The run's suspects, from its stored probabilities; ``dataset`` is what `load_rows` gives.
+
+        A ValueError if ids or labels have changed; edited inputs give a warning only.
+        """
+        with _naming_damage(self.folder):
+            if self.spec["label_digest"] != label_digest(dataset):
+                raise ValueError(
+                    f"the rows or labels of {self.source.name} are not those of {self.folder}. Train again."
+                )
+            stored = {n: t.numpy() for n, t in read_tensors(self.folder / "audit.safetensors").items()}
+            if "input_digests" in stored:  # older runs have none
+                warn_of_edits(self.source.name, self.folder, dataset, stored["input_digests"])
+            kept = stored["kept"]
+            pruned = self.spec["k"] is not None or not kept.all()  # in training, or by the folds alone
+            return find_suspects(
+                stored["given_labels"],
+                stored["probs"],
+                ids=dataset.ids,
+                class_names=dataset.class_names,
+                kept=kept if pruned else None,
+                pruned_at=stored["pruned_at"] if pruned else None,
+                reviewed=stored["reviewed"],
+                original_labels=dataset.given_labels,
+                groups=dataset.groups,
+                seed=self.spec["recipe"]["seed"],
+            )
+
+
+def load_run(folder: str | os.PathLike[str]) -> SavedRun:
+    """Read a run folder back."""
+    folder = Path(folder)
+    spec = _read_spec(folder)
+    with _naming_damage(folder):
+        source = Source(**spec["source"])
+        features = Features.from_dict(spec["features"])
+        tensors = read_tensors(folder / "model.safetensors")
+        size = input_size(features.kind, features.shape)
+        model = build(spec["model"], len(features.class_names), **size, **spec["model_args"])
+        model.load_state_dict(
+            {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")}
+        )
+        mean, scale = tensors["preprocess/mean"].numpy(), tensors["preprocess/scale"].numpy()
+        preprocess = Preprocess(spec["preprocess"], mean, scale)
+    return SavedRun(folder, spec, source, features, model.eval(), preprocess)
+
+
+def _read_spec(folder: Path) -> dict[str, Any]:
+    path = folder / "spec.json"
+    if holds_stopped_training(folder):
+        raise ValueError(
+            f"{folder} holds a training that was stopped. The same `tolerant train` command resumes it."
+        )
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a finished run (no spec.json). Make one with: tolerant train")
+    spec = read_json(path)
+    if not isinstance(spec, dict) or spec.get("format") != FORMAT:
+        found = spec.get("format") if isinstance(spec, dict) else None
+        version = f" (tolerant {spec.get('version')})" if isinstance(spec, dict) else ""
+        raise ValueError(
+            f"{path} has format {found!r}{version}; this version reads format {FORMAT}. "
+            "Train again, or use the version that wrote it."
+        )
+    return spec
+
+
+@contextmanager
+def _naming_damage(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (IndexError, KeyError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{folder} is damaged: {error!r}. Train again.") from error

@@ -1,0 +1,104 @@
+"""A run, written to its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tolerant import __version__
+from tolerant.data.dataset import NoisyDataset
+from tolerant.files import make_folder, write_json
+from tolerant.own_data.learn import Learned
+from tolerant.own_data.run_folder.layout import FORMAT, set_aside, write_tensors
+from tolerant.own_data.run_folder.same_data import label_digest
+from tolerant.own_data.training_data import TrainingData
+from tolerant.review.page import write_page
+from tolerant.suspects import Suspects
+
+_CURVES = {
+    "train_loss": "training loss",
+    "validation_accuracy": "held-out rows labelled as given",
+    "kept_fraction": "kept, of the rows that the folds left in",
+}
+
+
+def save_run(
+    folder: str | os.PathLike[str], learned: Learned, data: TrainingData, *, fingerprint: str, limit: int
+) -> None:
+    """Write all files of a run; a run with another ``fingerprint`` that lies there is set aside.
+
+    ``limit`` is the most suspects on the page.
+    """
+    folder, source = Path(folder), data.source.absolute()  # so that even "." has a name
+    make_folder(folder)
+    set_aside(folder, fingerprint)
+    (folder / "spec.json").unlink(missing_ok=True)  # until all is written, the folder holds no run
+    result, job = learned.result, learned.job
+    preprocess = result.preprocess
+    write_tensors(
+        folder / "model.safetensors",
+        {
+            **{f"model/{name}": tensor for name, tensor in result.model.state_dict().items()},
+            "preprocess/mean": torch.from_numpy(preprocess.mean),
+            "preprocess/scale": torch.from_numpy(preprocess.scale),
+        },
+    )
+    audit = {
+        "given_labels": data.corrected.given_labels,
+        "reviewed": data.corrected.reviewed,
+        "probs": learned.probs,
+        "kept": learned.kept,
+        "pruned_at": learned.pruned_at,
+        "input_digests": data.input_digests,
+    }
+    write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
+    write_json(folder / "history.json", result.history)
+    title = Path(source.name).name
+    write_list_and_page(folder, learned.suspects, data.dataset, result.history, title=title, limit=limit)
+    write_json(
+        folder / "spec.json",
+        {
+            "format": FORMAT,
+            "version": __version__,
+            "fingerprint": fingerprint,
+            "source": asdict(source),
+            "labels": [os.path.abspath(path) for path in data.corrections],
+            "label_digest": label_digest(data.dataset),
+            "features": data.features.to_dict(),
+            "preprocess": preprocess.kind,
+            "model": job.model,
+            "model_args": {n: list(v) if isinstance(v, tuple) else v for n, v in job.model_args.items()},
+            "loss": job.loss,
+            "loss_args": dict(job.loss_args),
+            "k": learned.k,
+            "recipe": result.recipe.to_dict(),
+            "epoch": result.epoch,
+            "validation_accuracy": result.validation_accuracy,
+        },
+    )
+
+
+def write_list_and_page(
+    folder: Path,
+    suspects: Suspects,
+    dataset: NoisyDataset,
+    history: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    limit: int,
+) -> None:
+    """Write ``suspects.csv`` and ``report.html``."""
+    suspects.to_csv(folder / "suspects.csv")
+    write_page(
+        folder / "report.html",
+        suspects,
+        dataset,
+        title=title,
+        history={words: [record.get(name) for record in history] for name, words in _CURVES.items()},
+        limit=limit,
+    )

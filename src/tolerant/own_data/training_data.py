@@ -1,0 +1,69 @@
+"""The rows of a source as `tolerant train` found them, with what people have corrected in their labels."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tolerant.checks import check_ids
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.digest import row_digests
+from tolerant.own_data.settings import Settings
+from tolerant.own_data.source import Features, Source
+from tolerant.review.corrections import CorrectedLabels, apply_corrections, read_corrections
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """All that a training on a source depends on, beside its settings."""
+
+    source: Source
+    dataset: NoisyDataset
+    """As loaded: texts as texts, labels uncorrected."""
+    features: Features
+    corrections: tuple[str | os.PathLike[str], ...]
+    """The files, oldest first."""
+    corrected: CorrectedLabels
+
+    @classmethod
+    def read(cls, source: Source, corrections: Sequence[str | os.PathLike[str]] = ()) -> TrainingData:
+        """Load the rows; ids and corrections that do not fit are refused now, not after hours of training."""
+        dataset = source.load()
+        check_ids(dataset.ids)
+        corrected = correct(dataset, corrections)
+        return cls(source, dataset, Features.fit(dataset), tuple(corrections), corrected)
+
+    def trainable(self) -> NoisyDataset:
+        """The rows as the model gets them, with the corrected labels."""
+        return self.features.trainable(self.dataset).with_given_labels(self.corrected.given_labels)
+
+    @cached_property
+    def input_digests(self) -> np.ndarray:
+        """One for each row; pictures that do not fit in memory are decoded for it, once."""
+        return row_digests(self.dataset.inputs)
+
+    def fingerprint(self, settings: Settings, folds: int) -> str:
+        """A hash of all that a training depends on, so that none goes on from the checkpoint of another."""
+        digest = hashlib.sha256(repr((settings, folds, self.dataset.class_names)).encode())
+        digest.update(self.corrected.given_labels.tobytes() + self.corrected.reviewed.tobytes())
+        digest.update(self.input_digests.tobytes())
+        if self.dataset.groups is not None:
+            digest.update(self.dataset.groups.tobytes())
+        return digest.hexdigest()[:16]
+
+
+def correct(dataset: NoisyDataset, files: Sequence[str | os.PathLike[str]]) -> CorrectedLabels:
+    """The labels of ``dataset`` after each of these corrections files, one on top of the other."""
+    given = dataset.given_labels
+    reviewed = np.zeros(len(dataset), np.bool_)
+    for path in files:
+        step = apply_corrections(
+            given, read_corrections(path), ids=dataset.ids, class_names=dataset.class_names
+        )
+        given, reviewed = step.given_labels, reviewed | step.reviewed
+    return CorrectedLabels(given, reviewed, given != dataset.given_labels)

@@ -1,0 +1,59 @@
+"""Run folders that an earlier version wrote: `predict` and `audit` read them, and say what that version said.
+
+Each folder of `runs_of_before` has the rows, the run that 0.1.0 trained on them (without its page), the
+labels it predicted (predictions.csv) and the data of its page (page.json).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tolerant.cli import make_app
+
+RUNS = Path(__file__).parent / "runs_of_before"
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def tolerant(*arguments: str) -> None:
+    result = CliRunner().invoke(make_app(), list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.fixture(params=["table", "texts", "pictures"])
+def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The working folder is a copy of that kind's: its spec names the rows by their file's name alone."""
+    shutil.copytree(RUNS / request.param, tmp_path / request.param)
+    monkeypatch.chdir(tmp_path / request.param)
+    return request.param
+
+
+def test_it_predicts_what_it_predicted(kind: str) -> None:
+    before = read(Path("predictions.csv"))
+    options = ("--id", "name") if kind == "table" else ()
+    rows = "rows.npz" if kind == "pictures" else "rows.csv"
+    tolerant("predict", "run", rows, *options, "--out", "again.csv")
+    again = read(Path("again.csv"))
+    assert [(row["id"], row["label"]) for row in again] == [(row["id"], row["label"]) for row in before]
+    for row, old in zip(again, before, strict=True):
+        assert float(row["confidence"]) == pytest.approx(float(old["confidence"]), abs=1e-3)
+
+
+def test_its_list_and_its_page_are_what_they_were(kind: str) -> None:
+    before = Path("run/suspects.csv").read_text()
+    tolerant("audit", "run")
+    assert Path("run/suspects.csv").read_text() == before
+    page = Path("run/report.html").read_text()
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    # With it the key under which a browser keeps the decisions made on the page of before.
+    assert json.loads(data) == json.loads(Path("page.json").read_text())
