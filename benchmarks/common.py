@@ -60,10 +60,10 @@ def write_lines(path: Path | None, rows: Sequence[Row]) -> None:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def pick_gpu(parser: argparse.ArgumentParser, tiny: bool) -> torch.device:
+def pick_gpu(parser: argparse.ArgumentParser, tiny: bool, instead: str = "--tiny") -> torch.device:
     """The GPU; with `--tiny` the processor where there is none."""
     if not torch.cuda.is_available() and not tiny:
-        parser.error("needs a CUDA GPU; --tiny runs without one")
+        parser.error(f"needs a CUDA GPU; {instead} runs without one")
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 

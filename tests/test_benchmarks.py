@@ -66,6 +66,19 @@ def test_a_tiny_run_stores_rows_like_those_of_the_tables(name, words, stored, tm
         assert kinds[0] <= kinds[1]
 
 
+@pytest.mark.gpu
+def test_launch_plans_are_compared(capsys):
+    run("bench_loss_gpu", "--tune")
+    assert "SKIPPED" not in capsys.readouterr().out
+
+
+def test_stored_intervals_and_choices_are_summarised(capsys):
+    importlib.import_module("bench_rate").main(["summary", "--out", str(STORED / "rate.jsonl")])
+    said = capsys.readouterr().out
+    assert "% of " in said
+    assert "q-accuracy" in said
+
+
 def shapes(path: Path) -> Any:
     """The kinds of rows in a file, or the parts of its one document."""
     text = path.read_text()
