@@ -30,14 +30,12 @@ from tolerant.cli import options as opt
 from tolerant.cli.next_command import next_command
 from tolerant.cli.over_ranks import train_over_ranks
 from tolerant.cli.summary import print_suspects
-from tolerant.data import load
-from tolerant.data import pictures as data_pictures
-from tolerant.data.text import TextFeatures
+from tolerant.data import InputEncoder, Source, TextEncoder, load
+from tolerant.data.readers import pictures as data_pictures
 from tolerant.files import write_atomic
 from tolerant.own_data import believed, train_source
 from tolerant.own_data.run_folder import save
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.source import Features, Source
 from tolerant.own_data.training_data import TrainingData
 from tolerant.review import page
 from tolerant.review.corrections import CorrectedLabels
@@ -402,7 +400,7 @@ def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path,
 def test_texts_without_a_known_word_are_counted():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        features = TextFeatures.fit(["a red car", "a blue car", "red bus"])
+        features = TextEncoder.fit(["a red car", "a blue car", "red bus"])
         features.transform(["red"])
     with pytest.warns(UserWarning, match=r"2 of 3 texts are empty .* \(first: the one with id 1\)"):
         features.transform(["red", "", "\u6211\u559c\u6b22"])
@@ -415,7 +413,7 @@ def test_a_text_without_a_known_word_is_named_as_in_the_file(tmp_path):
     with pytest.warns(UserWarning, match="left out"):
         dataset = load(tmp_path / "texts.csv", text="text", skip_unlabelled=True)
     with pytest.warns(UserWarning, match=r"\(first: the one with id 3\)"):
-        Features.fit(dataset).trainable(dataset)
+        InputEncoder.fit(dataset).trainable(dataset)
 
 
 def test_a_folder_of_pictures(tmp_path, monkeypatch):
@@ -795,7 +793,7 @@ def test_whatever_a_training_depends_on_is_in_its_fingerprint(changed):
         groups = np.arange(60) if changed == "groups" else None
         dataset = replace(rows, inputs=inputs, groups=groups)
         corrected = CorrectedLabels(labels, reviewed, np.zeros(60, bool))
-        data = TrainingData(Source("rows.csv"), dataset, Features.fit(dataset), (), corrected)
+        data = TrainingData(Source("rows.csv"), dataset, InputEncoder.fit(dataset), (), corrected)
         return data.fingerprint(Settings(seed=int(changed == "settings")), 2 + (changed == "folds"))
 
     assert fingerprint() == fingerprint() != fingerprint(changed)

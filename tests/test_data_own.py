@@ -17,14 +17,12 @@ import pandas
 import pytest
 from PIL import Image
 
-from tolerant.data import TableEncoder, load
-from tolerant.data import arrays as arrays_module
-from tolerant.data import pictures as pictures_module
-from tolerant.data.frame import read_frame
-from tolerant.data.pictures import ImageFiles
-from tolerant.data.text import TextFeatures
+from tolerant.data import InputEncoder, Source, TableEncoder, TextEncoder, load
+from tolerant.data.readers import npz as npz_module
+from tolerant.data.readers import pictures as pictures_module
+from tolerant.data.readers.pictures import ImageFiles
+from tolerant.data.readers.row_files import read_frame
 from tolerant.files import read_json, write_json
-from tolerant.own_data.source import Features, Source
 from tolerant.review.row_cells import columns_and_values
 
 
@@ -141,7 +139,7 @@ def test_names_that_are_no_utf8_are_readable(pictures: Path) -> None:
     assert data.class_names == (r"caf\xe9", "cat", "dog")
     assert r"cat/\xe9t\xe90.png" in data.ids
     assert all(Path(file).is_file() for file in data.files)
-    new = Features.fit(data).read(Source(str(pictures / "caf\udce9")))
+    new = Source(str(pictures / "caf\udce9")).read(InputEncoder.fit(data))
     assert new.ids.tolist() == [r"\xe9t\xe90.png", r"\xe9t\xe91.png"]
 
 
@@ -150,7 +148,7 @@ def test_hidden_folders_are_passed_over(pictures: Path) -> None:
     (pictures / "cat" / ".ipynb_checkpoints").mkdir()
     picture(pictures / "cat" / ".ipynb_checkpoints" / "0.png")
     assert len(load(pictures)) == number
-    assert len(Features.fit(load(pictures)).read(Source(str(pictures)))) == number
+    assert len(Source(str(pictures)).read(InputEncoder.fit(load(pictures)))) == number
 
 
 def test_class_folders_that_are_links_are_read_for_predictions_too(pictures: Path, tmp_path: Path) -> None:
@@ -159,7 +157,7 @@ def test_class_folders_that_are_links_are_read_for_predictions_too(pictures: Pat
     for folder in pictures.iterdir():
         (links / folder.name).symlink_to(folder, target_is_directory=True)
     data = load(links)
-    rows = Features.fit(data).read(Source(str(links)))
+    rows = Source(str(links)).read(InputEncoder.fit(data))
     assert rows.ids.tolist() == data.ids.tolist()
 
 
@@ -460,8 +458,8 @@ def test_packed_tables(ending: str, pack: Any, encoding: str, tmp_path: Path) ->
     (tmp_path / f"x{ending}").write_bytes(pack.compress(CSV.encode(encoding)))
     data = load(tmp_path / f"x{ending}", id="id")
     assert data.ids.tolist() == ["a1", "a2", "a3", "a4"]
-    features = Features.fit(data)
-    assert np.array_equal(features.read(Source(str(tmp_path / f"x{ending}"))).inputs, data.inputs)
+    features = InputEncoder.fit(data)
+    assert np.array_equal(Source(str(tmp_path / f"x{ending}")).read(features).inputs, data.inputs)
     (tmp_path / f"x{ending}").write_bytes(pack.compress(CSV.encode(encoding))[:40])
     with pytest.raises(ValueError, match=r"is not a readable table"):
         load(tmp_path / f"x{ending}")
@@ -515,29 +513,29 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read\. Save the sheet as CSV"):
         load(write(tmp_path / "x.xlsx", "PK"))
     with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read$"):
-        Features("table", (1,), ("x", "y")).read(Source(str(write(tmp_path / "x.json", "{}"))))
+        Source(str(write(tmp_path / "x.json", "{}"))).read(InputEncoder("table", (1,), ("x", "y")))
 
 
 def test_new_rows_are_read_as_the_run_remembers(tmp_path: Path) -> None:
     """Blanks around a name are not part of it, and a named data set has no such columns."""
-    texts = TextFeatures(("sun", "rain"), (1.0, 1.0), 1.0)
-    text_run = Features("text", (2,), ("x", "y"), text=texts)
+    texts = TextEncoder(("sun", "rain"), (1.0, 1.0), 1.0)
+    text_run = InputEncoder("text", (2,), ("x", "y"), text=texts)
     path = write(tmp_path / "x.csv", "id, words ,note\n7,sun,a\n8,rain,b\n")
-    rows = text_run.read(Source(str(path), {"text": " words ", "id": "id "}))
+    rows = Source(str(path), {"text": " words ", "id": "id "}).read(text_run)
     assert rows.ids.tolist() == ["7", "8"]
     like = Source("y.csv", {"text": " words", "label": "topic", "file": "photo"})
-    assert text_run.read(Source(str(path)), like).ids.tolist() == [0, 1]
+    assert Source(str(path)).read(text_run, like).ids.tolist() == [0, 1]
     with pytest.raises(ValueError, match="has no column 'mail'"):
-        text_run.read(Source(str(path), {"text": "mail"}), like)
+        Source(str(path), {"text": "mail"}).read(text_run, like)
     with pytest.raises(ValueError, match=r"digits does not hold rows of the kind .* \(text\)"):
-        text_run.read(Source("digits"), like)
+        Source("digits").read(text_run, like)
     with pytest.raises(ValueError, match=r"does not hold rows of the kind .* \(text\)"):
-        text_run.read(Source(str(tmp_path)), like)
+        Source(str(tmp_path)).read(text_run, like)
     assert Source("digits", {"root": Path("data")}).absolute() == Source(
         "digits", {"root": str(Path("data").absolute())}
     )
-    picture_run = Features("image", (8, 8, 1), tuple("0123456789"))
-    assert len(picture_run.read(Source("digits", {"split": "test"}), like)) == 359
+    picture_run = InputEncoder("image", (8, 8, 1), tuple("0123456789"))
+    assert len(Source("digits", {"split": "test"}).read(picture_run, like)) == 359
 
 
 @pytest.mark.parametrize("header", ["a,a,label", "a, a,label", "a ,a,label"])
@@ -700,10 +698,10 @@ def test_endings_may_be_capitals(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "x.Tsv", index=False, sep="\t")
     with (tmp_path / "x.NPZ").open("wb") as file:
         np.savez(file, inputs=np.zeros((4, 1)), labels=frame["label"].to_numpy(str))
-    features = Features("table", (1,), ("x", "y"), load(tmp_path / "x.CSV").encoder)
+    features = InputEncoder("table", (1,), ("x", "y"), load(tmp_path / "x.CSV").encoder)
     for name in ("x.PARQUET", "x.CSV", "x.Tsv", "x.NPZ"):
         assert load(tmp_path / name).given_labels.tolist() == [0, 1, 0, 1]
-        assert len(features.read(Source(str(tmp_path / name)))) == 4
+        assert len(Source(str(tmp_path / name)).read(features)) == 4
 
 
 def test_damaged_parquet(tmp_path: Path) -> None:
@@ -761,7 +759,7 @@ def test_npz(tmp_path: Path) -> None:
 def test_a_large_array_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = np.random.default_rng(0).integers(0, 256, (40, 5, 4, 3), np.uint8)
     path = npz(tmp_path, y=np.arange(40) % 2, x=images)
-    monkeypatch.setattr(arrays_module, "MEMORY_MAP_BYTES", 1000)
+    monkeypatch.setattr(npz_module, "MEMORY_MAP_BYTES", 1000)
     data = load(path)
     assert isinstance(data.inputs, np.memmap)
     assert np.array_equal(data.inputs, images)
@@ -887,10 +885,10 @@ def test_the_named_index_of_a_parquet_file_is_a_column_but_no_feature(tmp_path: 
 
 def test_new_rows_with_gaps_where_training_had_none(tmp_path: Path) -> None:
     text = "age,town,label\n20,Ulm,a\n40,Bonn,b\n30,Bonn,b\n35,Ulm,a\n"
-    features = Features.fit(load(write(tmp_path / "x.csv", text)))
+    features = InputEncoder.fit(load(write(tmp_path / "x.csv", text)))
     new = Source(str(write(tmp_path / "new.csv", "age,town\n,Ulm\n?,Ulm\n30,Bonn\n")))
     with pytest.warns(UserWarning, match=r"2 of 3 rows have no value in the column 'age'") as caught:
-        features.read(new)
+        new.read(features)
     assert len(caught) == 1
 
 

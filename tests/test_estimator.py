@@ -23,7 +23,7 @@ from train_helpers import pictures, table
 
 from tolerant import NoisyLabelClassifier
 from tolerant.data import NoisyDataset, TableEncoder
-from tolerant.data.sparse import SparseRows
+from tolerant.data.encoders.sparse import SparseRows
 from tolerant.own_data.believed import believe, choose_k
 from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.folds import deal_folds, first_copies

@@ -18,9 +18,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tolerant.data import load
-from tolerant.data.dataset import NoisyDataset
-from tolerant.data.encoder import TableEncoder
+from tolerant.data import NoisyDataset, TableEncoder, load
 from tolerant.review import write_page
 from tolerant.review.charts import MOST_CLASSES, curves, heat_map
 from tolerant.review.thumbnails import PIXELS, data_uri

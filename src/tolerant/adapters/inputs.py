@@ -9,8 +9,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.encoder import CONSTANT
-from tolerant.data.sparse import SparseRows, unit_scale
+from tolerant.data.encoders.columns import CONSTANT
+from tolerant.data.encoders.sparse import SparseRows, unit_scale
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tolerant.cli.options import DATA
 
 if TYPE_CHECKING:
-    from tolerant.own_data.source import Source
+    from tolerant.data import Source
 
 RUN = Path("run")  # where `tolerant train` writes unless told
 # Parameters of `train` and `audit` that the command suggested next does not repeat: it has its own.

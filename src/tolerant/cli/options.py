@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tolerant.own_data.source import Source
+    from tolerant.data import Source
 
 SourceArgument = Annotated[
     str,
@@ -130,8 +130,7 @@ def make_source(name: str, options: Mapping[str, Any], beside: str | None = None
 
     ``beside``: another source that the command reads, to which ``--root`` may apply.
     """
-    from tolerant.data import CARDS
-    from tolerant.own_data.source import Source
+    from tolerant.data import CARDS, Source
 
     published = {card.name for card in CARDS.values() if card.downloads}
     if options.get("root") is not None and published.isdisjoint((name, beside)):

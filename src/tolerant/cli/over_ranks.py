@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from tolerant.data import Source
     from tolerant.own_data.learn import Learned
     from tolerant.own_data.settings import Settings
-    from tolerant.own_data.source import Source
 
 
 def train_over_ranks(

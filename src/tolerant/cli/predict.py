@@ -31,7 +31,7 @@ def predict(
     from tolerant.own_data.run_folder import load_run
 
     saved = load_run(run)
-    rows = saved.features.read(opt.make_source(source, data), like=saved.source)
+    rows = opt.make_source(source, data).read(saved.features, like=saved.source)
     probs = saved.probs(rows, device=device)
     best = probs.argmax(axis=1)
     names = saved.features.class_names

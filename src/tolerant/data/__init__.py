@@ -1,23 +1,28 @@
 """Data sets: published ones and your own, as arrays; torch only in `augment` and `batches`.
 
-`cards` says which sets have a name, `published` gets and reads them; `sources.load` picks the reader:
-`folder`, `table` and `arrays` for your own.
+`cards` says which sets have a name and `published` gets them; `source` picks one of the `readers` for your
+own files; `encoders` turn columns and texts into numbers.
 """
 
 from tolerant.data.cards import CARDS, Card, downloads
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.encoder import TableEncoder
+from tolerant.data.encoders.columns import TableEncoder
+from tolerant.data.encoders.inputs import InputEncoder
+from tolerant.data.encoders.text import TextEncoder
 from tolerant.data.published.download import Download, data_root
 from tolerant.data.published.fetch import download
-from tolerant.data.sources import load
+from tolerant.data.source import Source, load
 from tolerant.data.split import split_validation
 
 __all__ = [
     "CARDS",
     "Card",
     "Download",
+    "InputEncoder",
     "NoisyDataset",
+    "Source",
     "TableEncoder",
+    "TextEncoder",
     "data_root",
     "download",
     "downloads",

@@ -10,7 +10,7 @@ import numpy as np
 from tolerant.checks import check_labels
 
 if TYPE_CHECKING:
-    from tolerant.data.encoder import TableEncoder
+    from tolerant.data.encoders.columns import TableEncoder
 
 Kind = Literal["image", "table", "text"]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
+from tolerant.data import Source
 from tolerant.files import make_folder
 from tolerant.own_data.learn import Learned, learn
 from tolerant.own_data.run_folder import save_run
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.source import Source
 from tolerant.own_data.training_data import TrainingData
 from tolerant.review.page import MOST_SHOWN
 from tolerant.train.engine.job import Callback

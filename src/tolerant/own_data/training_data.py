@@ -11,10 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from tolerant.checks import check_ids
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import row_digests
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.source import Features, Source
 from tolerant.review.corrections import CorrectedLabels, apply_corrections, read_corrections
 
 
@@ -25,7 +24,7 @@ class TrainingData:
     source: Source
     dataset: NoisyDataset
     """As loaded: texts as texts, labels uncorrected."""
-    features: Features
+    features: InputEncoder
     corrections: tuple[str | os.PathLike[str], ...]
     """The files, oldest first."""
     corrected: CorrectedLabels
@@ -36,7 +35,7 @@ class TrainingData:
         dataset = source.load()
         check_ids(dataset.ids)
         corrected = correct(dataset, corrections)
-        return cls(source, dataset, Features.fit(dataset), tuple(corrections), corrected)
+        return cls(source, dataset, InputEncoder.fit(dataset), tuple(corrections), corrected)
 
     def trainable(self) -> NoisyDataset:
         """The rows as the model gets them, with the corrected labels."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.pictures import in_threads, open_picture
+from tolerant.data.readers.pictures import in_threads, open_picture
 from tolerant.extras import extra
 
 PIXELS = 160  # a card shows a picture about 200 wide; a 160 WebP takes some 4 kB, so 5,000 take 20 MB

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tolerant.data.arrays import read_npz
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.published.download import Root
+from tolerant.data.readers.npz import read_npz
 
 if TYPE_CHECKING:
     from tolerant.data.cards import Card

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tolerant.data.arrays import MAX_RATIO
-from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.published.download import Root
+from tolerant.data.read_errors import READ_ERRORS, reason
+from tolerant.data.readers.npz import MAX_RATIO
 
 if TYPE_CHECKING:
     from tolerant.data.cards import Card
@@ -35,7 +35,7 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
                 raise ValueError(f"its header claims {size} bytes of data, which it does not have")
     except FileNotFoundError:
         raise
-    except (*DAMAGE, OSError) as error:
+    except (*READ_ERRORS, OSError) as error:
         raise ValueError(f"{path} is not a readable idx file: {reason(error)}") from error
     return np.frombuffer(data, np.uint8).reshape(shape), magic + header + data
 

@@ -19,8 +19,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.published.download import Download
+from tolerant.data.read_errors import READ_ERRORS, reason
 from tolerant.files import replacing
 
 # The largest member of a published archive is CIFAR-100's train.bin, 153.7 MB.
@@ -49,7 +49,7 @@ def unpack_tar(path: Path, download: Download, folder: Path) -> None:
                 if source is None:
                     raise ValueError(f"{member.name!r} is not a plain file")
                 _write(source, download.files[file], folder / file)
-    except DAMAGE as error:
+    except READ_ERRORS as error:
         raise ValueError(f"{path} cannot be unpacked: {reason(error)}") from error
     if wanted:
         raise ValueError(f"{path} has no member {min(wanted)!r}")
@@ -84,7 +84,7 @@ def unpack_labels(path: Path, download: Download, folder: Path) -> None:
     (target,) = (folder / file for file in download.files)
     try:
         labels = dict(_label_arrays(_pickle_of(path)))
-    except (*DAMAGE, OSError) as error:
+    except (*READ_ERRORS, OSError) as error:
         raise ValueError(f"{path} is not the label file its authors publish: {reason(error)}") from error
     download.check(target, b"".join(labels[key].tobytes() for key in sorted(labels)))
     buffer = io.BytesIO()

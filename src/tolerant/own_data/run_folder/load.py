@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.files import read_json
 from tolerant.own_data.run_folder.layout import FORMAT, holds_stopped_training, read_tensors
 from tolerant.own_data.run_folder.same_data import label_digest, warn_of_edits
-from tolerant.own_data.source import Features, Source
 from tolerant.suspects import Suspects, find_suspects
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.device_rows import Preprocess
@@ -31,7 +30,7 @@ class SavedRun:
     folder: Path
     spec: dict[str, Any]
     source: Source
-    features: Features
+    features: InputEncoder
     model: nn.Module
     preprocess: Preprocess
 
@@ -92,7 +91,7 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     spec = _read_spec(folder)
     with _naming_damage(folder):
         source = Source(**spec["source"])
-        features = Features.from_dict(spec["features"])
+        features = InputEncoder.from_dict(spec["features"])
         tensors = read_tensors(folder / "model.safetensors")
         size = input_size(features.kind, features.shape)
         model = build(spec["model"], len(features.class_names), **size, **spec["model_args"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tolerant.data.columns import as_dates, as_numbers, as_words, not_numbers
+from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, not_numbers
+from tolerant.hints import warn_caller
 
 MAX_CATEGORIES = 64
 # A constant column has no deviation, but rounding its mean leaves one: 1.4e-17 for a thousand times 0.1, by
@@ -65,6 +65,7 @@ class TableEncoder:
 
     >>> import pandas
     >>> rows = pandas.DataFrame({"age": [20, 40, None], "town": ["Bonn", "Ulm", "Ulm"]})
+    >>> import warnings
     >>> with warnings.catch_warnings(action="ignore"):
     ...     encoder = TableEncoder.fit(rows)
     >>> encoder.feature_names
@@ -115,55 +116,41 @@ class TableEncoder:
             table[:, place] = feature
         return table
 
-    def strange_columns(self, frame: Any) -> list[str]:
-        """The columns of categories whose words in `frame` are all unknown to this encoder.
-
-        >>> import pandas
-        >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
-        >>> encoder.strange_columns(pandas.DataFrame({"sex": ["f", "m"], "age": [40, 50]}))
-        ['sex']
-        """
-        strange = []
-        for column in self.columns:
-            if column.kind == "category":
-                words, empty = as_words(frame[column.name])
-                if not empty.all() and set(column.categories).isdisjoint(words[~empty]):
-                    strange.append(column.name)
-        return strange
-
-    def new_words(self, frame: Any) -> dict[str, tuple[int, str]]:
-        """By column: in how many rows of `frame` there is a word never fitted, and the first of them.
+    def news(self, frame: Any) -> list[str]:
+        """What the rows of `frame` have that no fitted one had, a sentence each; strange columns first.
 
         Of columns with so many words that the rarer ones count as one, nobody knows which were there.
 
         >>> import pandas
         >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
-        >>> encoder.new_words(pandas.DataFrame({"sex": ["male", "x", "x"], "age": [40, 50, 60]}))
-        {'sex': (2, 'x')}
+        >>> [news[:40] for news in encoder.news(pandas.DataFrame({"sex": ["f", "m"], "age": [40, None]}))]
+        ["no word in the column 'sex' is known fro", '1 of 2 rows have no value in the column ']
         """
-        found = {}
+        strange, new_words, gaps = [], [], []
+        share = f"of {len(frame):,} rows have"
         for column in self.columns:
-            if column.kind == "category" and len(column.categories) < MAX_CATEGORIES:
-                words, empty = as_words(frame[column.name])
+            words, empty = as_words(frame[column.name])
+            if column.kind == "category" and not empty.all():
                 known = set(column.categories)
                 new = [word for word in words[~empty] if word not in known]
-                if new:
-                    found[column.name] = (len(new), new[0])
-        return found
-
-    def new_gaps(self, frame: Any) -> dict[str, int]:
-        """By column: how many cells of `frame` are missing, where no fitted one was.
-
-        >>> import pandas
-        >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
-        >>> encoder.new_gaps(pandas.DataFrame({"sex": ["male", "male"], "age": [40, None]}))
-        {'age': 1}
-        """
-        gaps = {}
-        for column in self.columns:
-            if not column.missing and (count := int(as_words(frame[column.name])[1].sum())):
-                gaps[column.name] = count
-        return gaps
+                if known.isdisjoint(words[~empty]):
+                    strange.append(
+                        f"no word in the column {column.name!r} is known from training, so it tells the "
+                        "model nothing. Are its words spelt as in the training rows?"
+                    )
+                elif new and len(known) < MAX_CATEGORIES:
+                    new_words.append(
+                        f"{len(new):,} {share} a word in the column {column.name!r} that training never saw "
+                        f"(first: {new[0][:40]!r}); it counts as none of the known ones, and the other "
+                        "columns decide"
+                    )
+            if not column.missing and empty.any():
+                gaps.append(
+                    f"{empty.sum():,} {share} no value in the column {column.name!r}, in which no training "
+                    "row had a missing one. A number or date counts as the mean of the training rows, a word "
+                    "as none of the known ones"
+                )
+        return [*strange, *new_words, *gaps]
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same encoder."""
@@ -201,44 +188,39 @@ class _Findings:
     def warn(self, num_columns: int) -> None:
         """Warn of all of them, at the call of `TableEncoder.fit`."""
         for name in self.empty:
-            warnings.warn(f"column {name} is empty and is left out", stacklevel=3)
+            warn_caller(f"column {name} is empty and is left out")
         if self.missing:
             more = ", ..." if len(self.missing) > 5 else ""
-            warnings.warn(
+            warn_caller(
                 f"{len(self.missing)} of {num_columns} columns have missing values, which become "
-                f"the mean, or a category of their own: {', '.join(self.missing[:5])}{more}",
-                stacklevel=3,
+                f"the mean, or a category of their own: {', '.join(self.missing[:5])}{more}"
             )
         if self.row_names:
-            warnings.warn(
+            warn_caller(
                 f"nearly every row has a different word in {', '.join(self.row_names[:5])}; "
                 f"{MAX_CATEGORIES} of them become features. Pass row names as id=... (--id), free text as "
                 f"text=... (--text); write {_AS_READ}; leave other such columns out with ignore=... "
-                "(--ignore)",
-                stacklevel=3,
+                "(--ignore)"
             )
         if self.many_categories:
             name = next(iter(self.many_categories))
             shown = ", ".join([*self.many_categories.values()][:5])
             more = ", ..." if len(self.many_categories) > 5 else ""
-            warnings.warn(
+            warn_caller(
                 f"only the {MAX_CATEGORIES} most frequent categories of a column are told apart; all others "
                 f"count as one: {shown}{more}. Merge similar ones first (write {_AS_READ}), or leave the "
-                f"column out: ignore=[{name!r}] (--ignore {name!r})",
-                stacklevel=3,
+                f"column out: ignore=[{name!r}] (--ignore {name!r})"
             )
         for name, shares in self.mixed.items():
-            warnings.warn(
+            warn_caller(
                 f"column {name!r} is read as words, though it holds {shares}. Leave a cell empty where "
-                f"the number is missing; for codes pass categorical=[{name!r}] (--categorical {name!r})",
-                stacklevel=3,
+                f"the number is missing; for codes pass categorical=[{name!r}] (--categorical {name!r})"
             )
         if self.counters:
             first = self.counters[0]
-            warnings.warn(
+            warn_caller(
                 f"{', '.join(self.counters[:5])} counts the rows, and so tells how they were sorted; "
-                f"leave it out with ignore=[{first}] (--ignore {first})",
-                stacklevel=3,
+                f"leave it out with ignore=[{first}] (--ignore {first})"
             )
 
 

@@ -1,26 +1,21 @@
-"""Tables, and tables with a column of text, as data sets."""
+"""Tables: every column beside the label is something to learn from."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.encoder import TableEncoder
-from tolerant.data.frame import (
-    check_columns,
-    group_numbers,
-    label_words,
-    labelled_rows,
-    read_frame,
-    texts,
-)
-from tolerant.data.labels import encode_labels
+from tolerant.data.encoders.columns import TableEncoder
+from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
+from tolerant.data.readers.labelled import check_columns, check_ignored, labelled_rows, row_ids
+from tolerant.data.readers.row_files import read_frame
 from tolerant.extras import extra
+from tolerant.hints import warn_caller
 
 _FEWEST_TO_JUDGE = 20  # in fewer rows a column may agree with the label by chance
 
@@ -31,7 +26,6 @@ def load_table(
     frame: Any = None,
     label: str = "label",
     true_label: str | None = None,
-    text: str | None = None,
     id: str | None = None,
     group: str | None = None,
     ignore: Sequence[str] = (),
@@ -48,7 +42,6 @@ def load_table(
         frame: its rows as a DataFrame, if they are read already; `path` then only names them.
         label: the column of given labels.
         true_label: the column of true labels.
-        text: the column of text; without it every other column is a feature.
         id: the column of row names.
         group: the column that says which rows belong together (`NoisyDataset.groups`); no feature.
         ignore: columns to leave out, which a person still sees.
@@ -67,39 +60,34 @@ def load_table(
     (('apple', 'plum'), [0, 1, 0, 1], ('size', 'colour = red', 'colour = blue'))
     """
     frame = read_frame(path) if frame is None else frame
-    check_columns(frame, path, label=label, true_label=true_label, text=text, id=id, group=group)
-    for name in ignore:
-        check_columns(frame, path, ignore=name)
-    if label in ignore:
-        raise ValueError(
-            f"{path}: ignore (--ignore) names {label!r}, the column of labels; leave one of them out"
-        )
-    if text is not None and categorical:
-        raise ValueError(
-            f"{path}: categorical (--categorical) is for the columns of a table; with text={text!r} only "
-            "that one is read. Leave one of the two out"
-        )
-    ids = None if id is None else frame[id].to_numpy(object).astype(str)
-    if skip_unlabelled:
-        rows = labelled_rows(frame, label, path)
-        frame, ids = frame.iloc[rows], rows if ids is None else ids[rows]
-    given, names = encode_labels(label_words(frame, label, path), path, class_names, min_per_class)
-    groups = None if group is None else group_numbers(frame, group, label, path)
-    true = None
-    if true_label is not None:
-        true, _ = encode_labels(label_words(frame, true_label, path), path, names)
-    if text is not None:
-        return NoisyDataset(texts(frame, text), given, true, names, ids, "text", groups=groups)
+    check_columns(frame, path, true_label=true_label)
+    check_ignored(frame, path, ignore, label)
+    rows = labelled_rows(path, frame, label=label, id=id, group=group, skip_unlabelled=skip_unlabelled)
+    given, true, names = rows.encode(path, true_label, class_names, min_per_class)
     used = {label, true_label, id, group, *ignore, *frame.attrs.get("index", ())}
-    features = frame[[name for name in frame.columns if name not in used]]
+    columns = rows.frame[[name for name in frame.columns if name not in used]]
     if encoder is None:
-        _warn_of_copies(features, given, label)
-        encoder = TableEncoder.fit(features, categorical=categorical)
-    inputs = encoder.transform(features)
+        _warn_of_copies(columns, given, label)
+        encoder = TableEncoder.fit(columns, categorical=categorical)
+    inputs = encoder.transform(columns)
     seen_only = [*ignore] if group is None else [group, *ignore]
     shown = dict.fromkeys([*(c.name for c in encoder.columns), *seen_only])
-    cells = frame[[name for name in shown if name not in (label, true_label, id)]]
-    return NoisyDataset(inputs, given, true, names, ids, "table", encoder, cells=cells, groups=groups)
+    cells = rows.frame[[name for name in shown if name not in (label, true_label, id)]]
+    return NoisyDataset(
+        inputs, given, true, names, rows.ids, "table", encoder, cells=cells, groups=rows.groups
+    )
+
+
+def read_table(path: Path, encoder: InputEncoder, *, id: str | None = None) -> Unlabelled:
+    """New rows, as the columns of the training rows were encoded; warns of what those never had."""
+    if encoder.encoder is None:  # trained on an array of numbers: nobody knows which column is which
+        raise encoder.other_kind(path)
+    frame = read_frame(path)
+    check_columns(frame, path, id=id)
+    inputs = encoder.encoder.transform(frame)
+    for news in encoder.encoder.news(frame):
+        warn_caller(f"{path}: {news}")
+    return Unlabelled(inputs, None if id is None else row_ids(frame, id), "table")
 
 
 def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
@@ -113,8 +101,7 @@ def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
             if not pairs == len(words) == labels:
                 break
         else:
-            warnings.warn(
+            warn_caller(
                 f"column {name!r} is {label!r} in other words, so every label will look right; "
-                f"leave it out: ignore=[{name!r}] (--ignore {name!r})",
-                stacklevel=3,
+                f"leave it out: ignore=[{name!r}] (--ignore {name!r})"
             )

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tolerant.data.damage import reason
 from tolerant.data.dataset import Inputs
 from tolerant.data.digest import row_digest
+from tolerant.data.read_errors import reason
 from tolerant.extras import extra
+from tolerant.hints import warn_caller
 from tolerant.progress import Bar, progress_bar
 
 # Decoded pictures up to this many bytes are kept in memory; more are decoded when asked for.
@@ -58,7 +59,7 @@ class ImageFiles:
         rows = np.arange(len(self))[index]
         images = np.zeros((rows.size, *self.shape[1:]), np.uint8)
         for row, why in self.decode_into(images, rows.reshape(-1)):
-            warnings.warn(f"{self.paths[row]}: {why}; a black picture stands in for it", stacklevel=2)
+            warn_caller(f"{self.paths[row]}: {why}; a black picture stands in for it")
         return images.reshape(*rows.shape, *self.shape[1:])
 
     def decode_into(
@@ -103,8 +104,7 @@ def read_pictures(
     if broken:
         named = "; ".join(f"{ids[row]}: {why}" for row, why in sorted(broken.items())[:10])
         more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
-        message = f"{len(broken)} of {len(files)} pictures left out: {named}{more}"
-        warnings.warn(message, stacklevel=5)  # where `load` was called
+        warn_caller(f"{len(broken)} of {len(files)} pictures left out: {named}{more}")
     return inputs, [row for row in good if row not in broken]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from tolerant.hints import warn_caller
 
 
 def encode_labels(
@@ -88,9 +89,7 @@ def _warn_of_alike(names: Sequence[str], source: object) -> None:
         # Two ways to encode one accented letter look the same when printed: these are shown as escapes.
         differ = len({unicodedata.normalize("NFC", name) for name in same}) == len(same)
         listed = " and ".join((repr if differ else ascii)(name) for name in same)
-        warnings.warn(
-            f"{source}: {listed} count as different labels; if they are one, write them alike", stacklevel=5
-        )
+        warn_caller(f"{source}: {listed} count as different labels; if they are one, write them alike")
 
 
 def _plain(name: str) -> str:

@@ -1,4 +1,7 @@
-"""The cells of one column of a table, read as numbers, as dates or as words."""
+"""The cells of one column of a table, read as numbers, as dates or as words.
+
+Numbers may be written as spreadsheets write them: 1,234.5 in one country, 1.234,5 in another.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.data.spreadsheet import plain_numbers
 from tolerant.extras import extra
 
 # What an empty cell may look like in a CSV file; compared in lower case, without blanks around it.
@@ -16,6 +18,10 @@ MOSTLY_NUMBERS = 0.9
 # Dates that mean one thing everywhere: 2024-12-31, with or without a time; and 31.12.2024. Not 12/11/2024.
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 _DATES = {_ISO_DATE: "ISO8601", r"\d{1,2}\.\d{1,2}\.\d{4}": "%d.%m.%Y"}
+_GROUPED = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_DECIMAL_COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
+_SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets write
+_SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
 
 
 def as_words(series: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -74,8 +80,41 @@ def not_numbers(words: list[str], series: Any) -> list[str]:
 def _read_numbers(words: np.ndarray, series: Any) -> np.ndarray:
     """float64, NaN for a word that is not a number; the series says what separated its cells."""
     pandas = extra("pandas")
-    plain = plain_numbers(words, series.attrs.get("separator", ","))
+    plain = _plain_numbers(words, series.attrs.get("separator", ","))
     return np.asarray(pandas.to_numeric(pandas.Series(plain, dtype=object), errors="coerce"), np.float64)
+
+
+def _plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
+    """The words of a column, with numbers rewritten as Python reads them.
+
+    What a comma in a number means depends on what separates the columns of the file:
+
+    - commas: it groups digits. A decimal comma would have cut the cell in two, and a quoted "1,3" may be two
+      answers.
+    - semicolons: it is a decimal comma, which is why the columns could not be separated by commas.
+    - tabs or bars: it groups digits, unless more cells can be read with a decimal comma.
+
+    A blank groups digits too, and a percent sign that every cell has is left out.
+
+    >>> _plain_numbers(np.array(["1.234,5", "0,25"], object), ";").tolist()
+    ['1234.5', '0.25']
+    >>> _plain_numbers(np.array(["1,234", "25"], object), "\\t").tolist()
+    ['1234', '25']
+    >>> _plain_numbers(np.array(["1 234,5 %", "25 %"], object), ";").tolist()
+    ['1234.5', '25']
+    """
+    cells = extra("pandas").Series(words, dtype=object)
+    if cells.str.endswith("%").all():
+        cells = cells.str[:-1].str.rstrip()
+    spaced = cells.str.fullmatch(_SPACED)
+    cells = cells.where(~spaced, cells.str.replace(_SPACE, "", regex=True))
+    comma = cells.str.contains(",", regex=False)
+    if not comma.any():
+        return cells.to_numpy(object)
+    grouped, decimal = cells.str.fullmatch(_GROUPED), cells.str.fullmatch(_DECIMAL_COMMA)
+    groups = separator == "," or (separator != ";" and bool(grouped[comma].sum() >= decimal[comma].sum()))
+    plain = cells.str.replace("," if groups else ".", "", regex=False).str.replace(",", ".", regex=False)
+    return cells.where(~(grouped if groups else decimal), plain).to_numpy(object)
 
 
 def _all_numbers(series: Any) -> np.ndarray | None:

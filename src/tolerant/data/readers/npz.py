@@ -12,9 +12,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.dataset import Kind, NoisyDataset
-from tolerant.data.labels import encode_labels
+from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
+from tolerant.data.read_errors import READ_ERRORS, reason
+from tolerant.data.readers.labels import encode_labels
+from tolerant.hints import warn_caller
 
 # Deflate shrinks at most 1032-fold, so a larger claim is false and would only cost memory.
 MAX_RATIO = 1032
@@ -23,7 +25,7 @@ MEMORY_MAP_BYTES = 2**28
 _CHUNK = 2**22
 _ROWS_LOOKED_AT = 2**16  # at a time: an array may be a memory map larger than memory
 
-INPUTS = ("inputs", "images", "features", "embeddings", "texts", "x", "X")
+_INPUTS = ("inputs", "images", "features", "embeddings", "texts", "x", "X")
 _LABELS = ("given_labels", "labels", "y")
 
 
@@ -42,7 +44,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
                 arrays[name] = _read_member(Path(path), archive, info)
     except FileNotFoundError:
         raise
-    except (*DAMAGE, OSError) as error:
+    except (*READ_ERRORS, OSError) as error:
         raise ValueError(f"{path} is not a readable NPZ file: {reason(error)}") from error
     return arrays
 
@@ -109,8 +111,8 @@ def load_npz(
         min_per_class: fewest rows a class may have, by default 2; with `class_names` it may have none.
     """
     arrays = read_npz(path)
-    x, kind = as_inputs(pick(arrays, inputs, INPUTS, "inputs", path), path)
-    words = _whole(pick(arrays, label, _LABELS, "label", path))
+    x, kind = _as_inputs(_pick(arrays, inputs, _INPUTS, "inputs", path), path)
+    words = _whole(_pick(arrays, label, _LABELS, "label", path))
     names = arrays.get("class_names")
     if names is not None and min_per_class is not None:
         raise ValueError(
@@ -137,13 +139,20 @@ def load_npz(
     return NoisyDataset(x, given, true, class_names, ids, kind, files=files, groups=groups)
 
 
+def read_new_npz(path: Path, encoder: InputEncoder) -> Unlabelled:
+    """The inputs of new rows, and their ids where the file has them."""
+    arrays = read_npz(path)
+    inputs, kind = _as_inputs(_pick(arrays, None, _INPUTS, "inputs", path), path)
+    return Unlabelled(inputs, arrays.get("ids"), kind)
+
+
 def _whole(labels: np.ndarray) -> np.ndarray:
     """Floats that are all whole numbers as integers; anything else as it is."""
     whole = labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.floor(labels)).all()
     return labels.astype(np.int64) if whole else labels
 
 
-def pick(
+def _pick(
     arrays: dict[str, np.ndarray], name: str | None, known: tuple[str, ...], option: str, path: Any
 ) -> np.ndarray:
     for candidate in known if name is None else (name,):
@@ -157,7 +166,7 @@ def pick(
     )
 
 
-def as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
+def _as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
     if x.dtype == np.uint8 and x.ndim in (3, 4):
         x = x[..., None] if x.ndim == 3 else x
         if x.shape[-1] > 4:
@@ -192,8 +201,7 @@ def _warn_of_rounding(x: np.ndarray, path: Any) -> None:
         error = np.abs(x - x.astype(np.float32).astype(np.float64)).max(axis=0)
         lossy = np.flatnonzero((error > 0.01 * x.std(axis=0)) & (x != x[0]).any(axis=0))
     if len(lossy):
-        warnings.warn(
+        warn_caller(
             f"{path}: column {lossy[0]} of the inputs varies too little for its size to be kept in float32 "
-            f"(first value: {x[0, lossy[0]]!s}); subtract its mean before you save it",
-            stacklevel=5,  # where `load` was called
+            f"(first value: {x[0, lossy[0]]!s}); subtract its mean before you save it"
         )

@@ -10,7 +10,7 @@ import zlib
 
 # All that the standard library and numpy raise on headers and streams that make no sense. Plain
 # OSErrors are not among them: where files are also written, a full disk must stay a full disk.
-DAMAGE = (
+READ_ERRORS = (
     ValueError, EOFError, KeyError, IndexError, TypeError, SyntaxError, RuntimeError, MemoryError,
     OverflowError, NotImplementedError, struct.error, zlib.error,
     gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile,

@@ -1,4 +1,4 @@
-"""Files of rows as pandas frames, and what their columns must hold."""
+"""Files of rows, CSV, TSV, JSON Lines or Parquet, as pandas frames."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
-from tolerant.data.damage import reason
+from tolerant.data.read_errors import reason
 from tolerant.extras import extra
+from tolerant.hints import warn_caller
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
-_MOST_NAMED = 20  # columns in a message
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -99,10 +97,7 @@ def _read_separated(path: Path) -> Any:
     first = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
     twice = [name for name, count in Counter(first).items() if name and count > 1]
     if twice:
-        warnings.warn(
-            f"{path} has more than one column {twice[0]!r}; the first of them is meant by that name",
-            stacklevel=5,  # where `load` was called
-        )
+        warn_caller(f"{path} has more than one column {twice[0]!r}; the first of them is meant by that name")
     frame.attrs["separator"] = separator  # decides what a comma means in a number
     return frame
 
@@ -147,68 +142,3 @@ def _stripped(names: Sequence[str]) -> list[str]:
             own = f"{name}.{number}"
         found[own] = None
     return list(found)
-
-
-def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
-    """A ValueError for the first option that names a column the table does not have."""
-    for option, name in wanted.items():
-        if name is not None and name not in frame.columns:
-            names = list(frame.columns)
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            command = f" (--{option})" if option in ("label", "id", "file", "text", "ignore", "group") else ""
-            raise ValueError(
-                f"{path} has no column {name!r}; it has {names[:_MOST_NAMED]}{more}. "
-                f"Say which with {option}=...{command}"
-            )
-
-
-def label_words(frame: Any, name: str, path: Any) -> list[str]:
-    """The label words, all of which must be there; whole numbers stored as floats lose their .0."""
-    words = _words(frame, name)
-    empty = [row for row, word in enumerate(words) if not word]
-    if empty:
-        raise ValueError(
-            f"{path}: {len(empty)} rows have no {name!r} (first: row {frame.index[empty[0]]}, counted from "
-            "0); fill them in, or leave those rows out: skip_unlabelled=True (--skip-unlabelled)"
-        )
-    return words
-
-
-def labelled_rows(frame: Any, name: str, path: Any) -> np.ndarray:
-    """The rows that have a label; warns how many have none."""
-    rows = np.flatnonzero([bool(word) for word in _words(frame, name)])
-    if len(rows) < len(frame):
-        warnings.warn(
-            f"{path}: {len(frame) - len(rows):,} of {len(frame):,} rows have no {name!r} and are left out; "
-            "the trained model can label them: tolerant predict",
-            stacklevel=5,  # where `load` was called
-        )
-    return rows
-
-
-def group_numbers(frame: Any, name: str, label: str, path: Any) -> np.ndarray:
-    """int64 (N,): the same number for rows with the same word; a row with an empty cell is alone."""
-    if name == label:
-        raise ValueError(
-            f"{path}: group (--group) names {name!r}, the column of labels. It should name what rows have "
-            "in common that are alike for another reason, such as the patient"
-        )
-    words = np.array(_words(frame, name), object)
-    _, numbers = np.unique(words, return_inverse=True)
-    alone = words == ""
-    return np.where(alone, numbers.max() + 1 + np.arange(len(words)), numbers)
-
-
-def texts(frame: Any, name: str) -> np.ndarray:
-    """The cells of a column as they are, object (N,) of str; "" for a missing one."""
-    cells = zip(frame[name].to_numpy(object), frame[name].isna(), strict=True)
-    return np.array(["" if missing else str(cell) for cell, missing in cells], object)
-
-
-def _words(frame: Any, name: str) -> list[str]:
-    return [
-        "" if missing
-        else str(int(cell)) if isinstance(cell, float) and cell.is_integer()
-        else str(cell).strip()
-        for cell, missing in zip(frame[name].to_numpy(object), frame[name].isna(), strict=True)
-    ]  # fmt: skip

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tolerant.data.sparse import SparseRows, unit_scale
+from tolerant.data.encoders.sparse import SparseRows, unit_scale
 from tolerant.extras import extra
+from tolerant.hints import warn_caller
 
 _MOST_FEATURES = 20_000
 
 
 @dataclass(frozen=True)
-class TextFeatures:
+class TextEncoder:
     """A fitted vocabulary.
 
-    >>> features = TextFeatures.fit(["a red car", "a blue car", "a red bus"])
-    >>> features.vocabulary
+    >>> encoder = TextEncoder.fit(["a red car", "a blue car", "a red bus"])
+    >>> encoder.vocabulary
     ('car', 'red')
-    >>> features.transform(["red red house"])[np.array([0])].round(3).tolist()
+    >>> encoder.transform(["red red house"])[np.array([0])].round(3).tolist()
     [[0.0, 1.414...]]
     """
 
@@ -31,7 +31,7 @@ class TextFeatures:
     scale: float
 
     @classmethod
-    def fit(cls, texts: Sequence[str] | np.ndarray) -> TextFeatures:
+    def fit(cls, texts: Sequence[str] | np.ndarray) -> TextEncoder:
         """Learn words and pairs of words that occur in at least two texts, the 20,000 most frequent."""
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, min_df=2, max_features=_MOST_FEATURES)
@@ -57,10 +57,9 @@ class TextFeatures:
         unknown = np.flatnonzero(np.diff(matrix.indptr) == 0)
         if len(unknown):
             first = unknown[0] if ids is None else ids[unknown[0]]
-            warnings.warn(
+            warn_caller(
                 f"{len(unknown):,} of {len(texts):,} texts are empty or have no word that two training texts "
-                f"have (first: the one with id {first}); their class is a guess",
-                stacklevel=2,
+                f"have (first: the one with id {first}); their class is a guess"
             )
         return SparseRows(matrix, self.scale)
 
@@ -69,7 +68,7 @@ class TextFeatures:
         return {"vocabulary": list(self.vocabulary), "idf": list(self.idf), "scale": self.scale}
 
     @classmethod
-    def from_dict(cls, value: Any) -> TextFeatures:
+    def from_dict(cls, value: Any) -> TextEncoder:
         return cls(tuple(value["vocabulary"]), tuple(value["idf"]), float(value["scale"]))
 
 
