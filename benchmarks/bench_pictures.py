@@ -25,9 +25,7 @@ from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, make_transition
 from tolerant.own_data.plan import make_job
 from tolerant.own_data.settings import Settings
-from tolerant.train.engine.evaluate import predict_log_proba
-from tolerant.train.engine.job import Job
-from tolerant.train.engine.run import Run
+from tolerant.train import Guards, Job, Run, predict_log_proba
 
 EPOCHS = 30
 CPU = torch.device("cpu")
@@ -57,7 +55,7 @@ def make_jobs(kind: str, seed: int, *, tiny: bool) -> dict[str, Job]:
     default = make_job(rows, settings, CPU, k=0.5)
     return {
         "truncated-lq default": default,
-        "truncated-lq paper's pruning": replace(default, prune_at_most=1.0),
+        "truncated-lq paper's pruning": replace(default, guards=Guards(at_most=1.0)),
         "cce": make_job(rows, replace(settings, loss="cce"), CPU, k=0.5),
     } | {f"q {q}": make_job(rows, replace(settings, q=q), CPU, k=0.5) for q in (0.3, 0.5, 0.7)}
 

@@ -15,8 +15,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from tolerant.data import NoisyDataset
 from tolerant.data.augment import augment, draw
-from tolerant.train import Job, Recipe, build
-from tolerant.train.engine.run import Run
+from tolerant.train import Job, Recipe, Run, build
 
 SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 2e-4}
 Rate = Callable[[], float]
@@ -160,7 +159,7 @@ def ours(
                 do(run)
 
     def begin(run: Run) -> None:
-        order, draws, seed = run._draw_epoch()
+        order, draws, seed = run.draw_epoch()
         run.stepper.begin(order, draws, 0.01, seed)
 
     def epoch() -> float:

@@ -32,6 +32,7 @@ from tolerant.own_data.out_of_fold import out_of_fold
 from tolerant.own_data.plan import make_job
 from tolerant.own_data.settings import Settings
 from tolerant.suspects.noise_model import fit_noise_model
+from tolerant.train import Guards
 
 
 def quick(**options: Any) -> NoisyLabelClassifier:
@@ -614,4 +615,4 @@ def test_photographs_have_a_small_q_while_few_a_convolution_and_flips(shape, q, 
     job = make_job(data, Settings(), torch.device("cpu"), k=0.5)
     assert job.loss_args == {"q": q}
     assert (job.model, job.recipe.augment) == (model, augment)
-    assert job.prune_at_most == 0.5  # a model that doubts most labels is too weak to judge
+    assert job.guards == Guards()  # a model that doubts most labels is too weak to judge

@@ -19,8 +19,7 @@ from tolerant.experiment.run import run
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Store
 from tolerant.report.rows import PROTOCOLS
-from tolerant.train.engine.recipe import Recipe
-from tolerant.train.rounds.pruner import PruneSchedule
+from tolerant.train import PruneSchedule, Recipe
 
 SPEC = RunSpec(dataset="digits", model="mlp", loss="lq", loss_args={"q": 0.7}, prune=PruneSchedule(3, 1, 0.5))
 OTHER: dict[str, Any] = {

@@ -163,7 +163,7 @@ class Stop(Callback):
 def test_the_loader_has_all_its_rows_afterwards(stopped):
     """For a comparison of losses with one loader, where the next training must not start pruned."""
     train_loader, held_out = loaders()
-    first = PruneRows(PruneSchedule(0, 1, 0.4))
+    first = PruneRows(PruneSchedule(0, 1, 0.4), guards=None)
     if stopped:
         with pytest.raises(KeyError):
             trainer(1, first, Stop()).fit(Module(), train_loader, held_out)
@@ -312,6 +312,18 @@ def test_resumed_is_as_if_never_stopped(tmp_path, after_epoch):
     assert all(torch.equal(t, whole.state_dict()[n]) for n, t in resumed.state_dict().items())
     assert torch.equal(prune.kept, whole_prune.kept)
     assert (prune.best_epoch, prune.best_value) == (whole_prune.best_epoch, whole_prune.best_value)
+
+
+def test_a_weak_model_prunes_nothing_unless_told_to():
+    """Untrained, it gives every label about a quarter, below k."""
+    weak = PruneSchedule(start_epoch=0, every=5, k=0.4)
+    prune = PruneRows(weak)
+    with pytest.warns(UserWarning, match=r"before epoch 0 is left out.*at_most=0\.5.*guards=None"):
+        trainer(1, prune).fit(Module(), *loaders())
+    assert prune.kept.all()
+    prune = PruneRows(weak, guards=None)
+    trainer(1, prune).fit(Module(), *loaders())
+    assert prune.kept.float().mean() < 0.5
 
 
 class Tell(Callback):

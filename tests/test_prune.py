@@ -1,4 +1,4 @@
-"""Pruner: the rule p_y > k keyed by row, what it must survive, the search it is part of."""
+"""Pruner: the rule p_y > k keyed by row, what it must survive; Alternation: the search it is part of."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import torch.multiprocessing as mp
 from scipy.optimize import minimize
 from torch.utils.data import DataLoader, TensorDataset
 
+from tolerant.train import Alternation, Guards, Pruner, PruneSchedule
 from tolerant.train.engine.measure import pruning_record
 from tolerant.train.rounds import gather as prune_gather
-from tolerant.train.rounds.pruner import Pruner, PruneSchedule
 
 
 def names(num_rows: int) -> list[tuple[str, int]]:
@@ -37,9 +37,9 @@ def test_schedule_counts_epochs_from_zero():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"start_epoch": -1}, "start_epoch must be an integer of at least 0; got -1"),
+        ({"start_epoch": -1}, "start_epoch must be a whole number of at least 0; got -1"),
         ({"start_epoch": 1.5}, "start_epoch"),
-        ({"every": 0}, "every must be an integer of at least 1; got 0"),
+        ({"every": 0}, "every must be a whole number of at least 1; got 0"),
         ({"every": True}, "every"),
         ({"k": 0.0}, r"k must be in \(0, 1\); got 0.0"),
         ({"k": 1.0}, "k must"),
@@ -260,6 +260,59 @@ def test_on_empty_error_leaves_the_pruner_as_it_was(size):
     assert pruner.num_kept == int(before.sum())
 
 
+# --- guards -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_guards_take_a_round_or_a_class_back(labelled):
+    """Random updates of some or all rows against the definition, with a dictionary."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 40)
+    guards = Guards(at_most=0.5, class_at_most=0.6)
+    pruner = Pruner(40, labels if labelled else None, guards=guards)
+    last: dict[int, float] = {}
+    left_out = held = taken = 0
+    for _ in range(200):
+        rows = rng.integers(0, 40, rng.choice([0, 1, 8, 60]))
+        p_y = np.float32(rng.random(len(rows)) ** rng.choice([0.3, 0.7, 2])).tolist()
+        counts = pruner.update(rows, p_y)
+        new = last | dict(zip(rows.tolist(), p_y, strict=True))
+        doubted = np.array([new.get(row, 1.0) <= 0.5 for row in range(40)])
+        assert counts == (doubted.mean() <= 0.5)
+        left_out += not counts
+        if counts:
+            for label in range(4) if labelled else ():
+                if doubted[labels == label].mean() > 0.6:
+                    new = {row: p for row, p in new.items() if labels[row] != label}
+                    new |= {row: p for row, p in last.items() if labels[row] == label}
+                    held += 1
+            taken += new != last
+            last = new
+        assert pruner.kept.tolist() == [last.get(row, 1.0) > 0.5 for row in range(40)]
+        assert pruner.num_kept == int(pruner.kept.sum())
+    assert min(left_out, taken) > 10
+    assert held > 5 or not labelled
+
+
+def test_a_round_left_out_leaves_the_rescued_as_they_were():
+    pruner = Pruner(6, [0, 0, 0, 0, 1, 1], guards=Guards(at_most=0.5, class_at_most=1.0))
+    with pytest.warns(UserWarning, match="class 1"):
+        pruner.update([0, 4, 5], [0.1, 0.2, 0.3])
+    before, p_y = pruner.kept, pruner.p_y
+    assert not pruner.update([0, 1, 2, 3], [0.9, 0.1, 0.1, 0.1])
+    assert torch.equal(pruner.kept, before)
+    assert pruner.rescued.tolist() == [5]
+    torch.testing.assert_close(pruner.p_y, p_y, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["at_most", "class_at_most"])
+@pytest.mark.parametrize("share", [0.0, 1.5, float("nan"), True, "half"])
+def test_guards_are_shares(share, name):
+    with pytest.raises(ValueError, match=rf"{name} must be in \(0, 1\]; got .*do not prune"):
+        Guards(**{name: share})
+    assert Guards(**{name: np.float32(0.5)}) == Guards(**{name: 0.5})
+
+
 # --- sampler ----------------------------------------------------------------------------------
 
 
@@ -396,6 +449,11 @@ def _rank(rank: int, folder: str) -> None:
             pruner.update([ids[3]], [(0.1, 0.9)[rank]])  # the ranks disagree about row 3
             history.append(pruner.kept.tolist())
             found[f"{rows_at_once} {type(ids[0]).__name__}"] = history
+    guarded = Pruner(9, [0, 0, 0, 0, 0, 1, 1, 1, 1], guards=Guards())
+    for doubted in (5, 4, 3):  # too many; all of class 1; three of its four
+        mine = range(9)[rank::2]
+        counts = guarded.update(mine, [0.9 if row < 9 - doubted else 0.1 for row in mine])
+        found[f"guarded {doubted}"] = [counts, int(guarded.p_y.isnan().sum()), guarded.kept.tolist()]
     pruner = Pruner(3)
     try:
         pruner.update([0], [(0.2, float("nan"))[rank]])
@@ -419,9 +477,102 @@ def test_two_ranks_agree(tmp_path):
         for name in ("4194304 int", "4194304 tuple", "4 int", "4 tuple"):
             assert ["".join(".x"[k] for k in kept) for kept in found[rank][name]] == history
         assert found[rank]["after"] == [True, True, True]
+        assert found[rank]["guarded 5"] == [False, 9, [True] * 9]
+        assert found[rank]["guarded 4"] == [True, 4, [True] * 9]
+        assert found[rank]["guarded 3"] == [True, 0, [True] * 6 + [False] * 3]
         assert found[rank]["sizes"].endswith("[3, 4].")
     assert found[1]["refused"].startswith("ValueError: p_y must be in [0, 1]; got nan")
     assert found[0]["refused"].startswith("RuntimeError: rank 1 refused")
+
+
+# --- the best model ---------------------------------------------------------------------------
+
+
+def values(number: float) -> dict[str, torch.Tensor]:
+    return {"weight": torch.full((2,), float(number))}
+
+
+@pytest.mark.parametrize(("mode", "best"), [("max", 1), ("min", 3)])
+def test_the_first_of_the_best_epochs_is_kept(mode, best):
+    alternation = Alternation(None, 1, mode=mode)
+    accuracies = [0.5, 0.8, 0.8, 0.2, 0.2]
+    found = [alternation.observe(epoch, value, values(epoch)) for epoch, value in enumerate(accuracies)]
+    assert (alternation.best_epoch, alternation.best_value) == (best, accuracies[best])
+    assert alternation.best_weights["weight"].tolist() == [best, best]
+    assert found == [True, mode == "max", False, mode == "min", False]
+
+
+def test_where_no_epoch_beats_a_constant_answer_the_loss_decides():
+    alternation = Alternation(None, 1, constant_accuracy=0.9)
+    seen = [(0.9, 0.5), (0.85, 0.4), (0.9, 0.6), (0.91, 0.7), (0.9, 0.1), (0.91, 0.2)]
+    best = []
+    for epoch, (accuracy, loss) in enumerate(seen):
+        alternation.observe(epoch, accuracy, values(epoch), loss=loss)
+        best.append(alternation.best_epoch)
+    assert best == [0, 1, 1, 3, 3, 3]
+    again = Alternation(None, 1, constant_accuracy=0.9)
+    again.observe(0, 0.9, values(0), loss=0.5)
+    resumed = Alternation(None, 1, constant_accuracy=0.9)
+    resumed.load_state_dict(again.state_dict())
+    assert not resumed.observe(1, 0.9, values(1), loss=0.6)
+    assert resumed.observe(2, 0.8, values(2), loss=0.4)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_best_weights_are_a_copy(on_device):
+    weights, alternation = values(1), Alternation(None, 1, on_device=on_device)
+    alternation.observe(0, 0.5, weights)
+    first = alternation.best_weights["weight"]
+    weights["weight"].fill_(2)
+    assert first.tolist() == [1, 1]
+    alternation.observe(1, 0.6, weights)
+    assert alternation.best_weights["weight"].tolist() == [2, 2]
+    # In place on a device, whose memory is short; on the host a checkpoint being written holds the first.
+    assert (first is alternation.best_weights["weight"]) == on_device
+
+
+def test_the_best_model_scores_and_training_goes_on_from_the_current_one():
+    alternation, model = Alternation(None, 1), torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout())
+    with alternation.best_model(model):
+        assert not model.training
+    alternation.observe(0, 0.5, model.state_dict())
+    best = model[0].weight.detach().clone()
+    torch.nn.init.zeros_(model[0].weight)
+    with alternation.best_model(model):
+        assert torch.equal(model[0].weight, best)
+        assert not model[1].training
+    assert not model[0].weight.any()
+    assert model[1].training
+
+
+def test_an_alternation_goes_on_from_its_state():
+    schedule = PruneSchedule(1, 2, 0.4)
+    first, second = (Alternation(schedule, 4, [0, 0, 1, 1], guards=None) for _ in range(2))
+    first.observe(0, 0.7, values(3))
+    first.decide([0, 2], [0.1, 0.3])
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second.kept, first.kept)
+    assert second.kept.tolist() == [False, True, False, True]
+    assert (second.best_epoch, second.best_value) == (0, 0.7)
+    assert torch.equal(second.best_weights["weight"], first.best_weights["weight"])
+    assert [second.due(epoch) for epoch in range(4)] == [False, True, False, True]
+
+
+def test_a_weak_model_prunes_nothing_unless_told_to():
+    rows, p_y = range(10), [0.9] * 4 + [0.1] * 6
+    guarded, told = (Alternation(PruneSchedule(0, 1, 0.5), 10, **by) for by in ({}, {"guards": None}))
+    assert not guarded.decide(rows, p_y)
+    assert guarded.kept.all()
+    assert told.decide(rows, p_y)
+    assert told.kept.sum() == 4
+
+
+def test_an_alternation_refuses():
+    with pytest.raises(ValueError, match="mode must be 'max' or 'min'; got 'most'"):
+        Alternation(None, 1, mode="most")
+    assert not Alternation(None, 1).due(0)
+    with pytest.raises(RuntimeError, match="without a schedule keeps all rows"):
+        _ = Alternation(None, 1).kept
 
 
 # --- quality ----------------------------------------------------------------------------------
@@ -429,7 +580,7 @@ def test_two_ranks_agree(tmp_path):
 
 def test_quality_counts_pruned_as_found():
     def quality(pruner, wrong):
-        record = pruning_record(pruner, wrong)
+        record = pruning_record(pruner.kept.numpy(), wrong)
         return record["prune_precision"], record["prune_recall"], record["kept_fraction"]
 
     wrong = np.isin(np.arange(10), [1, 2, 3])

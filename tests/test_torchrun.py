@@ -79,19 +79,19 @@ def test_two_ranks_write_the_run_of_one_process(data, tmp_path, options):
 KILLED = """
 import os, signal
 from tolerant.cli import main
-from tolerant.train.engine.run import Run
+from tolerant.train import Run
 
-train_epoch = Run._train_epoch
+epoch = Run._epoch
 
-def until_killed(run, clock):
-    steps = train_epoch(run, clock)
+def until_killed(run):
+    steps = epoch(run)
     here = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"], run.job.name, run.epoch
     if here == ("1", "0", "all rows", 6):
         next(steps)
         os.kill(os.getpid(), signal.SIGKILL)
-    return (yield from steps)
+    yield from steps
 
-Run._train_epoch = until_killed
+Run._epoch = until_killed
 main()
 """
 

@@ -9,10 +9,7 @@ import pytest
 import torch
 from train_helpers import pictures, quick, table
 
-from tolerant.train import DivergedError, Fleet, Job, PruneSchedule, train
-from tolerant.train.engine.job import TrainResult
-from tolerant.train.engine.run import Run
-from tolerant.train.networks.models import build
+from tolerant.train import DivergedError, Fleet, Job, PruneSchedule, Run, TrainResult, build, train
 from tolerant.train.networks.overlap import Overlap
 
 pytestmark = pytest.mark.gpu
@@ -80,7 +77,7 @@ def test_gradient_of_the_first_step_agrees_within_bf16():
         run = Run(job, torch.device("cuda", 0))
         before = torch.cat([t.detach().flatten() for t in run.weights.trained.values()])
         with torch.cuda.stream(run.stepper.stream):
-            run.stepper.begin(*run._draw_epoch()[:2], 0.01, 0)
+            run.stepper.begin(*run.draw_epoch()[:2], 0.01, 0)
             run.stepper.step()
             torch.cuda.synchronize()
         after = torch.cat([t.detach().flatten() for t in run.weights.trained.values()])
@@ -94,7 +91,7 @@ def test_no_host_sync_inside_an_epoch():
     job = Job(dataset=pictures(), model="small-cnn", loss="lq", recipe=quick(precision="bf16"))
     run = Run(job, torch.device("cuda", 0))
     with torch.cuda.stream(run.stepper.stream):
-        order, draws, seed = run._draw_epoch()
+        order, draws, seed = run.draw_epoch()
         run.stepper.begin(order, draws, 0.01, seed)
         run.stepper.step()  # captures, which does wait
         torch.cuda.synchronize()
@@ -114,7 +111,7 @@ def test_capture_leaves_no_trace():
     run = Run(job, torch.device("cuda", 0))
     before = {n: t.clone() for n, t in run.weights.tensors().items()}
     with torch.cuda.stream(run.stepper.stream):
-        run.stepper.begin(*run._draw_epoch()[:2], 0.0, 0)
+        run.stepper.begin(*run.draw_epoch()[:2], 0.0, 0)
         run.stepper.step()
         torch.cuda.synchronize()
     after = run.weights.tensors()

@@ -20,19 +20,20 @@ from tolerant.losses import LqLoss
 from tolerant.train import (
     Callback,
     DivergedError,
+    Guards,
     Job,
     Preprocess,
     PruneSchedule,
     Recipe,
+    Run,
     build,
     predict_log_proba,
     train,
 )
 from tolerant.train.engine.device import keep_freed_memory, pick_device
 from tolerant.train.engine.device_rows import Rows
-from tolerant.train.engine.optim import Weights
 from tolerant.train.engine.ranks import Ranks
-from tolerant.train.engine.run import Run
+from tolerant.train.engine.weights import Weights
 
 CPU = torch.device("cpu")
 
@@ -73,7 +74,7 @@ def test_equals_a_plain_loop():
     model, loss = build("small-cnn", 4, image_size=(16, 16)), LqLoss()
     optimizer = torch.optim.SGD(model.parameters(), recipe.lr, 0.9, weight_decay=1e-2)
     for run.epoch in range(2):
-        order, draws, _ = run._draw_epoch()
+        order, draws, _ = run.draw_epoch()
         assert sorted(order.tolist()) == list(range(297))
         for index in order.split(64):
             images = torch.from_numpy(rows.inputs[index.numpy()])
@@ -104,7 +105,7 @@ def test_preprocess_is_measured_on_the_training_rows(kind, center, scale):
         factor = 1 / x.std(0) if with_std else 1.0
         centre = 0.0 if center == "none" else x.mean(0)
     wanted = (data.inputs[run.validation_index] - centre) * factor
-    got = torch.cat([inputs for _, inputs in run.validation.in_order(4)]).numpy()
+    got = torch.cat([inputs for _, inputs in run.splits.validation.in_order(4)]).numpy()
     if kind == "image":
         got = got.transpose(0, 2, 3, 1)
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
@@ -222,64 +223,58 @@ def test_a_round_that_would_prune_too_many_is_left_out(at_most, prunes):
     scoring = Run(job, CPU)
     list(scoring.go())
     list(scoring._prune())
-    prune = replace(prune, k=float(np.sort(scoring.pruner.p_y.numpy())[177]))
-    run = Run(replace(job, prune=prune, prune_at_most=at_most), CPU)
+    prune = replace(prune, k=float(np.sort(scoring.alternation.pruner.p_y.numpy())[177]))
+    run = Run(replace(job, prune=prune, guards=Guards(at_most=at_most, class_at_most=1.0)), CPU)
     list(run.go())
     list(run._prune())
-    assert run.pruner.num_kept == (119 if prunes else 297)
-    assert (run.pruned_at >= 0).sum() == 297 - run.pruner.num_kept
-
-
-@pytest.mark.parametrize("name", ["prune_at_most", "prune_class_at_most"])
-@pytest.mark.parametrize("at_most", [0.0, 1.5, float("nan")])
-def test_prune_at_most_is_a_share(at_most, name):
-    with pytest.raises(ValueError, match=rf"{name} must be in \(0, 1\]; got"):
-        Run(Job(dataset=table(), model="mlp", loss="lq", recipe=quick(), **{name: at_most}), CPU)
+    num_kept = int(run.alternation.kept.sum())
+    assert num_kept == (119 if prunes else 297)
+    assert (run.pruned_at >= 0).sum() == 297 - num_kept
 
 
 def test_a_class_that_would_be_pruned_nearly_empty_stays_and_the_others_are_pruned():
     data, prune = table(), PruneSchedule(3, 1, 0.5)
     given = np.where(np.arange(330) % 25 == 0, 0, data.given_labels % 3 + 1)  # class 0: rows of any kind
     job = Job(dataset=data.with_given_labels(given), model="mlp", loss="lq", recipe=quick(), prune=prune)
-    job = replace(job, prune_class_at_most=0.75)
+    job = replace(job, guards=Guards(at_most=1.0))
     run = Run(job, CPU)
     list(run.go())
     list(run._prune())
-    p_y = np.exp(predict_log_proba(run.stepper.model, job.dataset, run.preprocess))
+    p_y = np.exp(predict_log_proba(run.stepper.model, job.dataset, run.splits.preprocess))
     of_class_0 = given[run.train_index] == 0
     doubted = p_y[run.train_index, given[run.train_index]] <= 0.5
     assert doubted[of_class_0].mean() > 0.75
-    kept = run.pruner.kept.numpy()
+    kept = run.alternation.kept.numpy()
     assert kept[of_class_0].all()
     assert not kept[~of_class_0].all()
     assert (run.pruned_at[of_class_0] == -1).all()
 
 
-def test_pruned_rows_do_not_train():
+def test_pruned_rows_do_not_train(monkeypatch):
     """Spoiling the inputs of the rows that get pruned changes nothing after pruning."""
     data = table()
     recipe, prune = quick(epochs=1, select="last"), PruneSchedule(0, 10, 0.2)
     first = fit(data, recipe=recipe, prune=prune)
     assert 0.1 < first.kept.mean() < 0.95
     run = Run(Job(dataset=data, model="mlp", loss="lq", recipe=recipe, prune=prune), CPU)
-    list(run._prune())
-    assert np.array_equal(run.pruner.kept.numpy(), first.kept)
-    run.rows._resident[torch.from_numpy(~first.kept)] = 1e3
-    list(run._train_epoch(_Clock()))
-    for name, tensor in run.weights.tensors().items():
-        assert torch.equal(tensor, state(first)[name])
+    begin = run.stepper.begin
 
+    def spoil_then_begin(*epoch):
+        assert np.array_equal(run.alternation.kept.numpy(), first.kept)
+        run.rows._resident[torch.from_numpy(~first.kept)] = 1e3
+        begin(*epoch)
 
-class _Clock:
-    def mark(self): ...
+    monkeypatch.setattr(run.stepper, "begin", spoil_then_begin)
+    list(run.go())
+    assert_same_weights(run.result, first)
 
 
 def test_pruning_leaves_order_and_augmentation_of_the_others():
     job = Job(dataset=pictures(), model="mlp", loss="lq", recipe=quick(), prune=PruneSchedule(0, 1, 0.5))
     run = Run(job, CPU)
-    order, draws, _ = run._draw_epoch()
-    run.pruner.update([3, 5, 7], [0.1, 0.1, 0.1])
-    kept_order, kept_draws, _ = run._draw_epoch()
+    order, draws, _ = run.draw_epoch()
+    run.alternation.decide([3, 5, 7], [0.1, 0.1, 0.1])
+    kept_order, kept_draws, _ = run.draw_epoch()
     assert kept_order.tolist() == [row for row in order.tolist() if row not in (3, 5, 7)]
     assert all(torch.equal(draws[name], kept_draws[name]) for name in ("flip", "shift"))
 
@@ -295,7 +290,7 @@ def test_zero_weights_stay_in_the_batch_and_do_not_train():
     labels, kept = torch.from_numpy(rows.given_labels), torch.from_numpy(result.kept)
     model, loss = build("mlp", 4, num_features=6), LqLoss(reduction="none")
     optimizer = torch.optim.SGD(model.parameters(), recipe.lr, 0.9, weight_decay=2e-4)
-    for index in run._draw_epoch()[0].split(64):
+    for index in run.draw_epoch()[0].split(64):
         optimizer.zero_grad()
         (loss(model(inputs[index]), labels[index]) * kept[index]).mean().backward()
         optimizer.step()
@@ -424,7 +419,7 @@ def test_a_rank_reads_only_the_rows_it_scores(monkeypatch, num_ranks, resident):
 @pytest.mark.parametrize("augment_by", ["flip-crop", "flip", "crop", "none"])
 def test_augmentation_by_name(augment_by):
     job = Job(dataset=pictures(), model="mlp", loss="lq", recipe=quick(augment=augment_by))
-    draws = Run(job, CPU)._draw_epoch()[1]
+    draws = Run(job, CPU).draw_epoch()[1]
     assert (
         set(draws)
         == {
@@ -455,7 +450,7 @@ def test_first_gradient_in_bf16_is_that_of_fp32():
         recipe = quick(precision=precision, weight_decay=0.0)
         run = Run(Job(dataset=pictures(), model="small-cnn", loss="lq", recipe=recipe), CPU)
         before = torch.cat([t.detach().flatten().clone() for t in run.weights.trained.values()])
-        order, draws, seed = run._draw_epoch()
+        order, draws, seed = run.draw_epoch()
         run.stepper.begin(order, draws, 0.01, seed)
         run.stepper.step()
         updates.append(torch.cat([t.detach().flatten() for t in run.weights.trained.values()]) - before)
@@ -498,7 +493,7 @@ def test_adam_is_torchs_adam():
     labels = torch.from_numpy(data.given_labels[result.train_index])
     model = build("mlp", 4, num_features=6)
     optimizer = torch.optim.Adam(model.parameters())
-    for index in run._draw_epoch()[0].split(64):
+    for index in run.draw_epoch()[0].split(64):
         optimizer.zero_grad()
         LqLoss()(model(inputs[index]), labels[index]).backward()
         optimizer.step()

@@ -26,6 +26,7 @@ from transformers import (
 
 from tolerant import CCELoss, LqLoss, NCELoss, PruneSchedule, SumLoss
 from tolerant.adapters.transformers import FILE, PruneRows, TrainerLoss
+from tolerant.train import Guards
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*pin_memory.*no accelerator"),
@@ -298,6 +299,22 @@ def test_a_collator_may_give_more_than_tensors(tmp_path):
     assert not prune.pruner.p_y.isnan().any()
 
 
+def test_a_weak_model_prunes_nothing_unless_told_to(tmp_path):
+    """Untrained, it gives every label about a third, most of them less than k."""
+    rows, _ = noisy_rows()
+    for guards in (Guards(), None):
+        prune = PruneRows(rows, PruneSchedule(start_epoch=0, every=5, k=0.338), guards=guards)
+        model = tiny(BertForSequenceClassification, 20)
+        run = trainer(model, prune.dataset, tmp_path, prune, num_train_epochs=1)
+        if guards is None:
+            run.train()
+            assert prune.kept.float().mean() < 0.5
+        else:
+            with pytest.warns(UserWarning, match=r"before epoch 0 is left out.*at_most=0\.5.*guards=None"):
+                run.train()
+            assert prune.kept.all()
+
+
 def test_a_callback_used_again_starts_anew(tmp_path):
     """As in a search over hyper-parameters: a trial must not be pruned by the model of the last one."""
     rows, _ = noisy_rows()
@@ -368,7 +385,7 @@ def test_resumed_is_as_if_never_stopped(tmp_path, strategy, steps, evaluate):
 def test_token_rows_are_scored_by_their_geometric_mean(tmp_path):
     rows = ragged_rows(12, tokens=True)
     rows[3]["labels"] = [-100] * len(rows[3]["labels"])
-    model, prune = tiny(GPT2LMHeadModel, 40), PruneRows(rows, PruneSchedule(0, 1, 0.025))
+    model, prune = tiny(GPT2LMHeadModel, 40), PruneRows(rows, PruneSchedule(0, 1, 0.025), guards=None)
     for part in model.train().modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.5  # scores in training mode would be others

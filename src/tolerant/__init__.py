@@ -22,15 +22,15 @@ if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
     from tolerant import train as train
     from tolerant.adapters.sklearn import NoisyLabelClassifier as NoisyLabelClassifier
     from tolerant.suspects import find_suspects as find_suspects
-    from tolerant.train.rounds.pruner import Pruner as Pruner
-    from tolerant.train.rounds.pruner import PruneSchedule as PruneSchedule
+    from tolerant.train import Pruner as Pruner
+    from tolerant.train import PruneSchedule as PruneSchedule
 
 __version__ = "0.1.0"
 
 # Public name -> the module it comes from, or is.
 _LAZY = {
-    "Pruner": "tolerant.train.rounds.pruner",
-    "PruneSchedule": "tolerant.train.rounds.pruner",
+    "Pruner": "tolerant.train",
+    "PruneSchedule": "tolerant.train",
     "NoisyLabelClassifier": "tolerant.adapters.sklearn",
     "find_suspects": "tolerant.suspects",
     "data": "tolerant.data",

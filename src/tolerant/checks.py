@@ -164,3 +164,13 @@ def check_transition(transition: ArrayLike, num_classes: int | None = None) -> T
         row = wrong_rows[0]
         raise ValueError(f"transition must have rows that sum to 1; row {row} sums to {sums[row]:g}.{hint}")
     return array
+
+
+def unwrap_numbers(settings: Any) -> None:
+    """Make numpy's numbers in a frozen dataclass Python's, as JSON and checks of types want them.
+
+    They come from a search over `numpy.arange` or `scipy.stats`.
+    """
+    for name, value in vars(settings).items():
+        if isinstance(value, np.generic):
+            object.__setattr__(settings, name, value.item())

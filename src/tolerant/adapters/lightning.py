@@ -25,16 +25,15 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
+from tolerant.adapters.scored_rows import IGNORED, decide
 from tolerant.extras import extra
 from tolerant.functional import log_p_y
-from tolerant.train.engine.evaluate import evaluating_with
-from tolerant.train.engine.optim import to_host
-from tolerant.train.rounds.pruner import Pruner, PruneSchedule
+from tolerant.train import Alternation, Guards, Pruner, PruneSchedule
+from tolerant.train.rounds.guards import MOSTLY_RIGHT
 
 lightning = extra("lightning.pytorch", install="lightning")
 
 Outputs = Callable[[Any, Any], tuple[Tensor, Tensor]]
-IGNORED = -100  # the losses' ignore_index: a row without a label is never pruned
 
 
 def pair_outputs(module: Any, batch: Any) -> tuple[Tensor, Tensor]:
@@ -53,7 +52,8 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
 
     Before an epoch the schedule names, the best model so far (without validation: the current one)
     scores every training row in eval mode; rows with p_y <= k leave the following epochs. Training goes
-    on from the current weights. After ``fit`` the module holds the best epoch's weights.
+    on from the current weights. After ``fit`` the module holds the best epoch's weights. A model that doubts
+    more than half of the rows is taken to be too weak to judge: its round is left out, with a warning.
 
     Rows are named by their position in the training loader's data set, which must be map-style, with
     ``shuffle`` on or off and no sampler of its own. The order of an epoch depends on ``seed`` and the
@@ -69,7 +69,9 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         outputs: ``(module, batch) -> (logits, given_labels)``; by default for batches (inputs, labels).
         score_dataset: the training rows, in the same order, without augmentation; by default the
             training loader's own data set, augmented if that is.
-        given_labels: int [N]; with it a class that pruning would empty keeps its best row.
+        given_labels: int [N]; with it a class of which a round would prune more than three quarters stays
+            as it was, and a class that pruning would empty keeps its best row.
+        guards: how much a round may prune; None lets it prune all that p_y <= k says, as in the paper.
         restore_best: whether the module ends with the best epoch's weights, or the last one's.
     """
 
@@ -82,19 +84,17 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         outputs: Outputs = pair_outputs,
         score_dataset: Any = None,
         given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
+        guards: Guards | None = MOSTLY_RIGHT,
         restore_best: bool = True,
         seed: int = 0,
     ) -> None:
         if mode not in ("max", "min"):
             raise ValueError(f"mode must be 'max' or 'min'; got {mode!r}.")
         self.schedule, self.monitor, self.mode, self.outputs = schedule, monitor, mode, outputs
-        self.score_dataset, self.given_labels = score_dataset, given_labels
+        self.score_dataset, self.given_labels, self.guards = score_dataset, given_labels, guards
         self.restore_best, self.seed = restore_best, seed
-        self.pruner: Pruner | None = None
-        self.best_epoch: int | None = None
-        self.best_value: float | None = None
-        self._best: dict[str, Tensor] | None = None
-        self._loaded: Mapping[str, Any] | None = None  # of a checkpoint, for the pruner to be made
+        self.alternation: Alternation | None = None  # made when the training rows are known
+        self._loaded: Mapping[str, Any] | None = None  # of a checkpoint, for the alternation to be made
         self._first = True  # the next epoch is the first of this fit
         self._replaced: list[tuple[Any, Any]] = []  # (batch sampler, its own sampler), to be given back
 
@@ -105,6 +105,18 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             raise RuntimeError("kept is known once training with a schedule has begun.")
         return self.pruner.kept
 
+    @property
+    def pruner(self) -> Pruner | None:
+        return None if self.alternation is None else self.alternation.pruner
+
+    @property
+    def best_epoch(self) -> int | None:
+        return None if self.alternation is None else self.alternation.best_epoch
+
+    @property
+    def best_value(self) -> float | None:
+        return None if self.alternation is None else self.alternation.best_value
+
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         whole = (lightning.strategies.SingleDeviceStrategy, lightning.strategies.DDPStrategy)
         if not isinstance(trainer.strategy, whole):
@@ -114,21 +126,23 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             )
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        if not trainer.global_step:  # a new training, perhaps of another module: no best model yet
-            self.pruner = self.best_epoch = self.best_value = self._best = self._loaded = None
-        if self.schedule is None:
-            return
-        if self.pruner is None:
-            self.pruner = Pruner(len(_loader(trainer).dataset), self.given_labels, k=self.schedule.k)
-            if self._loaded is not None:
-                self.pruner.load_state_dict(self._loaded)
-        self._first = True
-        self._install(trainer)
+        loaded, self._loaded = self._loaded, None
+        # A new training, perhaps of another module, has no best model yet.
+        if self.alternation is None or loaded is not None or not trainer.global_step:
+            num_rows = 1 if self.schedule is None else len(_loader(trainer).dataset)
+            self.alternation = Alternation(
+                self.schedule, num_rows, self.given_labels, guards=self.guards, mode=self.mode
+            )
+            if loaded is not None and trainer.global_step:
+                self.alternation.load_state_dict(loaded)
+        if self.schedule is not None:
+            self._first = True
+            self._install(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        if self.schedule is None or self.pruner is None:
+        if self.alternation is None or self.pruner is None:
             return
-        due = self.schedule.due(trainer.current_epoch)
+        due = self.alternation.due(trainer.current_epoch)
         if due:  # not called a second time for an epoch that is resumed in its middle
             self._prune(trainer, pl_module)
         loader = _loader(trainer)
@@ -139,7 +153,7 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         pl_module.log("kept_fraction", share, sync_dist=trainer.world_size > 1)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.sanity_checking or trainer.state.fn != "fit":
+        if trainer.sanity_checking or trainer.state.fn != "fit" or self.alternation is None:
             return
         if self.monitor not in trainer.callback_metrics:
             known = ", ".join(sorted(trainer.callback_metrics)) or "none"
@@ -149,35 +163,27 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         # A metric logged without sync_dist differs by rank, and ranks must not keep different epochs.
         own = trainer.callback_metrics[self.monitor].to(torch.float32, copy=True)
         value = float(trainer.strategy.reduce(own, reduce_op="mean"))
-        best = self.best_value
-        if best is None or (value > best if self.mode == "max" else value < best):
-            self.best_value, self.best_epoch = value, trainer.current_epoch
-            self._best = to_host(pl_module.state_dict())
+        self.alternation.observe(trainer.current_epoch, value, pl_module.state_dict())
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         # Not at the end of training, where ModelCheckpoint may still save the last weights.
-        if self.restore_best and self._best is not None:
-            pl_module.load_state_dict(self._best)
+        best = None if self.alternation is None else self.alternation.best_weights
+        if self.restore_best and best is not None:
+            pl_module.load_state_dict(best)
         self._give_back()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._give_back()
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "best": self._best,
-            "best_epoch": self.best_epoch,
-            "best_value": self.best_value,
-            "pruner": None if self.pruner is None else self.pruner.state_dict(),
-        }
+        return {} if self.alternation is None else self.alternation.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._best = state_dict["best"]
-        self.best_epoch, self.best_value = state_dict["best_epoch"], state_dict["best_value"]
-        self._loaded = state_dict["pruner"]
+        self._loaded = state_dict or None
 
     @torch.no_grad()
     def _prune(self, trainer: Any, module: Any) -> None:
+        assert self.alternation is not None
         assert self.pruner is not None
         loader = _loader(trainer)
         dataset = loader.dataset if self.score_dataset is None else self.score_dataset
@@ -195,8 +201,8 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
             worker_init_fn=loader.worker_init_fn,
             multiprocessing_context=loader.multiprocessing_context,
         )
-        found, labelled = [], []
-        with evaluating_with(module, self._best):
+        scored = []
+        with self.alternation.best_model(module):
             for batch in rows:
                 # The three steps of Lightning's own loops: the dtype of "bf16-true", the module's hooks.
                 batch = trainer.precision_plugin.convert_input(batch)
@@ -205,14 +211,10 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
                 with trainer.precision_plugin.forward_context():
                     logits, labels = self.outputs(module, on_device)
                 known = labels != IGNORED
-                found.append(log_p_y(logits, torch.where(known, labels, 0)).exp().float().cpu())
-                labelled.append(known.cpu())
-        if not found:  # fewer rows than ranks
-            self.pruner.update([], [])
-            return
-        known = torch.cat(labelled)
-        mine = torch.arange(index.start, index.stop, index.step)
-        self.pruner.update(mine[known], torch.cat(found)[known])
+                p_y = log_p_y(logits, torch.where(known, labels, 0)).exp().float()
+                scored.append((p_y.cpu(), known.cpu()))
+        epoch, speaks = trainer.current_epoch, trainer.is_global_zero
+        decide(self.alternation, index, scored, epoch=epoch, speaks=speaks)
 
     def _install(self, trainer: Any) -> None:
         """Give the training loader the kept rows, and Lightning the new number of batches."""

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from tolerant.extras import extra
-from tolerant.train.engine.job import Callback, Job, Record, TrainResult
+from tolerant.train import Callback, Job, Record, TrainResult
 
 
 class TensorBoardLog(Callback):

@@ -20,23 +20,22 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from tolerant.adapters.scored_rows import IGNORED, decide
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.functional import log_p_y
-from tolerant.train.engine.evaluate import evaluating_with
-from tolerant.train.engine.optim import to_host
-from tolerant.train.rounds.pruner import Pruner, PruneSchedule
+from tolerant.train import Alternation, Guards, Pruner, PruneSchedule
+from tolerant.train.rounds.guards import MOSTLY_RIGHT
 
 transformers = extra("transformers", install="transformers")
 
-IGNORED = -100  # what Transformers does not count in num_items_in_batch
 _NO_METRICS = ("epoch", "_runtime", "_per_second", "_time")  # what Trainer reports beside metrics
 FILE = "tolerant_prune.safetensors"
 
@@ -100,14 +99,17 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
     training row in eval mode. Rows with p_y <= k stay in their batches with labels of -100, which
     neither the loss nor ``num_items_in_batch`` counts: steps an epoch and learning rates stay as
     planned, and pruned rows still cost their time. p_y of a row of tokens is the geometric mean over
-    its labels. ``load_best_model_at_end=True`` selects the epoch, as in any Trainer.
+    its labels. A model that doubts more than half of the rows is taken to be too weak to judge: its round is
+    left out, with a warning. ``load_best_model_at_end=True`` selects the epoch, as in any Trainer.
 
     State is saved into Trainer's checkpoints and read back by ``resume_from_checkpoint`` of one in
     ``output_dir``. Under DDP every rank scores its share and all prune alike.
 
     Args:
         rows: map-style, each row a mapping with its label or labels under ``label``.
-        given_labels: int [N]; with it a class that pruning would empty keeps its best row.
+        given_labels: int [N]; with it a class of which a round would prune more than three quarters stays
+            as it was, and a class that pruning would empty keeps its best row.
+        guards: how much a round may prune; None lets it prune all that p_y <= k says, as in the paper.
         shift: as in `TrainerLoss`.
     """
 
@@ -118,6 +120,7 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         *,
         label: str = "labels",
         given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
+        guards: Guards | None = MOSTLY_RIGHT,
         shift: bool | None = None,
     ) -> None:
         if not hasattr(rows, "__len__"):
@@ -126,65 +129,71 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
                 "Read a stream into a list first."
             )
         self.rows, self.schedule, self.shift = rows, schedule, shift
-        self._given_labels = given_labels
-        self.pruner = Pruner(len(rows), given_labels, k=schedule.k)
+        self._given_labels, self._guards = given_labels, guards
+        self.alternation = self._start_anew("max")
         # Shared memory: the loader's workers see later rounds too.
-        self._kept = self.pruner.kept.clone().share_memory_()
+        self._kept = self.kept.clone().share_memory_()
         self.dataset = _KeptLabels(rows, label, self._kept)
-        self.best_value: float | None = None
-        self._best: dict[str, Tensor] | None = None
         self._other_metrics: set[str] = set()
+
+    def _start_anew(self, mode: Literal["max", "min"]) -> Alternation:
+        rows, labels = len(self.rows), self._given_labels
+        return Alternation(self.schedule, rows, labels, guards=self._guards, mode=mode)
 
     @property
     def kept(self) -> Tensor:
         """bool [N], True trains."""
-        return self.pruner.kept
+        return self.alternation.kept
+
+    @property
+    def pruner(self) -> Pruner:
+        assert self.alternation.pruner is not None
+        return self.alternation.pruner
+
+    @property
+    def best_value(self) -> float | None:
+        return self.alternation.best_value
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if getattr(args, "deepspeed", None) or getattr(args, "fsdp", None):
             raise ValueError("PruneRows needs the whole model on every device: DDP, not DeepSpeed or FSDP.")
         if kwargs["train_dataloader"].dataset is not self.dataset:
             raise ValueError("train_dataset must be the `dataset` of this PruneRows, or nothing is pruned.")
+        # Perhaps a trial's training: what the last one found is not this model's.
+        self.alternation = self._start_anew("max" if _higher_is_better(args) else "min")
         if state.global_step:
             self._load(_folder(args, state) / FILE)
-        else:  # a new training, perhaps a trial's: what the last one found is not this model's
-            self.pruner = Pruner(len(self.rows), self._given_labels, k=self.schedule.k)
-            self._kept.copy_(self.pruner.kept)
-            self.best_value = self._best = None
+        self._kept.copy_(self.kept)
         self._other_metrics.clear()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         epoch = state.epoch or 0.0
-        if epoch != int(epoch) or not self.schedule.due(int(epoch)):
+        if epoch != int(epoch) or not self.alternation.due(int(epoch)):
             return  # resumed in the middle of an epoch: its round is in the checkpoint
-        if self._best is None and self._other_metrics:
+        if self.best_value is None and self._other_metrics:
             known = ", ".join(sorted(self._other_metrics))
             warnings.warn(
                 f"no evaluation has had the metric {_metric(args)!r} (they had {known}), so the current "
                 "model prunes, not the best. Set metric_for_best_model to one of them.",
                 stacklevel=2,
             )
-        self._prune(args, kwargs["model"], kwargs["train_dataloader"].collate_fn)
+        self._prune(args, state, kwargs["model"], kwargs["train_dataloader"].collate_fn)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
         name = _metric(args)
         if name not in metrics:  # one of several evaluation sets; Trainer itself misses a wrong name
             self._other_metrics |= {m for m in metrics if not m.endswith(_NO_METRICS)}
             return
-        higher = args.greater_is_better
-        if higher is None:
-            higher = not name.endswith("loss")
-        value, best = metrics[name], self.best_value
-        if best is None or (value > best if higher else value < best):
-            self.best_value, self._best = value, to_host(kwargs["model"].state_dict())
+        self.alternation.observe(state.epoch, metrics[name], kwargs["model"].state_dict())
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not state.is_world_process_zero:
             return
         pruner = self.pruner.state_dict()
         tensors = {"p_y": pruner.pop("p_y")}
-        tensors |= {f"best/{name}": t for name, t in (self._best or {}).items()}
-        record = json.dumps({"pruner": pruner, "best_value": self.best_value})
+        tensors |= {f"best/{name}": t for name, t in (self.alternation.best_weights or {}).items()}
+        best = {"best_value": self.best_value, "best_epoch": self.alternation.best_epoch}
+        record = json.dumps({"pruner": pruner, **best})
         data = extra("safetensors.torch").save(tensors, metadata={"record": record})
         write_atomic(_folder(args, state) / FILE, data)
 
@@ -196,13 +205,17 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         with extra("safetensors").safe_open(path, framework="pt") as file:
             record = json.loads(file.metadata()["record"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        self.pruner.load_state_dict({**record["pruner"], "p_y": tensors.pop("p_y")})
-        self._kept.copy_(self.pruner.kept)
-        self.best_value = record["best_value"]
-        self._best = {name.removeprefix("best/"): t for name, t in tensors.items()} or None
+        self.alternation.load_state_dict(
+            {
+                "pruner": {**record["pruner"], "p_y": tensors.pop("p_y")},
+                "best": {name.removeprefix("best/"): t for name, t in tensors.items()} or None,
+                "best_epoch": record.get("best_epoch"),
+                "best_value": record["best_value"],
+            }
+        )
 
     @torch.no_grad()
-    def _prune(self, args: Any, model: Any, collate: Any) -> None:
+    def _prune(self, args: Any, state: Any, model: Any, collate: Any) -> None:
         index = range(args.process_index, len(self.rows), args.world_size)
         # A loader draws a seed for its workers. It does so from a generator of its own: Trainer restores the
         # global one only after this, so a draw from that would change the dropout of a resumed run.
@@ -210,12 +223,11 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         batches = DataLoader(
             self.rows, args.eval_batch_size, sampler=index, collate_fn=collate, generator=own
         )
-        with evaluating_with(model, self._best):
-            found = list(self._scores(model, batches))
-        # A row without any label is never pruned.
-        p_y, known = map(torch.cat, zip(*found, strict=True)) if found else (torch.empty(0), slice(0))
-        self.pruner.update(torch.arange(index.start, index.stop, index.step)[known], p_y[known])
-        self._kept.copy_(self.pruner.kept)
+        with self.alternation.best_model(model):
+            scored = list(self._scores(model, batches))
+        epoch, speaks = int(state.epoch or 0), state.is_world_process_zero
+        decide(self.alternation, index, scored, epoch=epoch, speaks=speaks)
+        self._kept.copy_(self.kept)
 
     def _scores(self, model: Any, batches: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """p_y of each row, and whether it has a label."""
@@ -282,6 +294,11 @@ def _aligned(outputs: Any, labels: Tensor, shift: bool | None) -> tuple[Tensor, 
 def _metric(args: Any) -> str:
     name = args.metric_for_best_model or "loss"
     return name if name.startswith("eval_") else f"eval_{name}"
+
+
+def _higher_is_better(args: Any) -> bool:
+    told = args.greater_is_better
+    return not _metric(args).endswith("loss") if told is None else bool(told)
 
 
 def _folder(args: Any, state: Any) -> Path:

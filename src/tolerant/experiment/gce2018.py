@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tolerant.experiment.spec import RunSpec
-from tolerant.train.engine.recipe import Recipe
-from tolerant.train.rounds.pruner import PruneSchedule
+from tolerant.train import PruneSchedule, Recipe
 
 CHOICES = {
     "weight decay 2e-4 in torch's sense": (

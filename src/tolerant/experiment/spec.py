@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 
 from tolerant.experiment import paper
 from tolerant.losses.registry import loss_info
-from tolerant.train.engine.recipe import Recipe, check_keys
-from tolerant.train.rounds.pruner import PruneSchedule
+from tolerant.train import PruneSchedule, Recipe
+from tolerant.train.engine.recipe import check_keys
 
 # Part of every key. Raise it when the same spec would train to other numbers than before
 # (order of rows, initialisation, schedule, a loss): the stored rows then no longer count as done.

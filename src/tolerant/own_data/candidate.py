@@ -13,11 +13,11 @@ import torch
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.plan import make_job
 from tolerant.own_data.settings import Settings
+from tolerant.train import Job, TrainResult
 from tolerant.train.engine.checkpoint import twelve_a_run
 from tolerant.train.engine.display import ProgressMode
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.engine.fleet import Fleet
-from tolerant.train.engine.job import Job, TrainResult
 
 _USUAL_K = 0.5  # the paper's
 

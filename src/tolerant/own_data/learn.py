@@ -19,9 +19,9 @@ from tolerant.own_data.out_of_fold import out_of_fold
 from tolerant.own_data.settings import TRUNCATED, Settings
 from tolerant.suspects import Suspects, find_suspects
 from tolerant.suspects.unweighted import as_if_unweighted
+from tolerant.train import Callback, Job, TrainResult
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.display import ProgressMode
-from tolerant.train.engine.job import Callback, Job, TrainResult
 from tolerant.train.engine.ranks import current
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.settings import Settings
-from tolerant.train.engine.seeding import seeded
+from tolerant.train.model_state import seeded
 
 _MANY_PICTURES = 20_000  # from here on a GPU's ResNet-18 is worth its time
 

@@ -16,7 +16,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.folds import choose_folds
 from tolerant.suspects.unweighted import as_if_unweighted
-from tolerant.train.engine.job import Job, TrainResult
+from tolerant.train import Job, TrainResult
 
 
 @dataclass(frozen=True, eq=False)

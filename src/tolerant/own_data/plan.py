@@ -18,22 +18,14 @@ from tolerant.own_data.network import choose_network, has_photographs
 from tolerant.own_data.settings import TRUNCATED, Settings
 from tolerant.train.engine.job import Job
 from tolerant.train.engine.recipe import Recipe
-from tolerant.train.rounds.pruner import PruneSchedule
+from tolerant.train.rounds.guards import MOSTLY_RIGHT
+from tolerant.train.rounds.schedule import PruneSchedule
 
 _STEPS = 1600  # updates after which small networks have learnt what they can from a few thousand rows
 # With fewer rows a tenth held out chooses by chance: many epochs tie, the first of them hardly trained.
 _LEAST_TO_VALIDATE = 200
 LEAST_TO_PRUNE = 50  # with fewer, what a model doubts is no evidence yet
 LEAST_EPOCHS_TO_PRUNE = 3  # it starts after a third of them
-# Labels are taken to be mostly right: a model that doubts most of them is too weak to judge, and its
-# round of pruning is left out. 2,000 rows of CIFAR-10, 40 % noise, q 0.7, means of seeds 20 to 22, with this
-# rule, without it, cross entropy: uniform 44.7, 38.9, 43.3 %; class-dependent 41.8, 39.4, 44.9 %
-# (results/bench/pictures_cpu.jsonl).
-_PRUNE_AT_MOST = 0.5
-# The same of a class. A model rightly gives a rare class little of a row's probability where the two overlap;
-# pruned, the class is unlearnt. Not a half: where a rare class gets a share of a frequent one's labels by
-# mistake, most of what carries its name is wrong.
-_PRUNE_CLASS_AT_MOST = 0.75
 
 
 def make_job(
@@ -60,8 +52,7 @@ def make_job(
         loss_args={"q": q} if settings.loss in ("lq", TRUNCATED) else {},
         recipe=recipe,
         prune=PruneSchedule(third, max(1, recipe.epochs // 12), k) if truncated and enough else None,
-        prune_at_most=_PRUNE_AT_MOST,
-        prune_class_at_most=_PRUNE_CLASS_AT_MOST,
+        guards=MOSTLY_RIGHT,
         sample_weight=sample_weight,
         name=name,
     )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from tolerant.train.engine.numpy_numbers import unwrap_numbers
+from tolerant.checks import unwrap_numbers
 from tolerant.train.engine.recipe import Precision
 
 TRUNCATED = "truncated-lq"

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.train.engine.device_rows import Rows
-from tolerant.train.engine.optim import Weights, clone, copy_into
 from tolerant.train.engine.recipe import Recipe
-from tolerant.train.engine.seeding import seeded
+from tolerant.train.engine.weights import Weights
+from tolerant.train.model_state import clone, copy_into, seeded
 from tolerant.train.networks.overlap import Overlap
 
 _WARM_UP = 3  # steps before a capture: algorithms chosen, kernels compiled, workspaces allocated

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tolerant.extras import extra
 from tolerant.files import make_folder, read_json, to_json, write_atomic, write_json
-from tolerant.train.engine.optim import to_host
+from tolerant.train.model_state import to_host
 
 FORMAT = 1
 _NAME = "checkpoint.json"

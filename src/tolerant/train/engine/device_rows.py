@@ -73,11 +73,12 @@ class Rows:
         device: torch.device,
         *,
         bf16: bool,
-        weight: np.ndarray | None = None,
+        sample_weight: np.ndarray | None = None,
     ) -> None:
-        self.weight: Tensor | None = None
-        if weight is not None:  # of mean 1, so that weights change no learning rate
-            self.weight = torch.from_numpy((weight / np.mean(weight)).astype(np.float32)).to(device)
+        self.sample_weight: Tensor | None = None
+        if sample_weight is not None:  # of mean 1, so that it changes no learning rate
+            of_mean_1 = (sample_weight / np.mean(sample_weight)).astype(np.float32)
+            self.sample_weight = torch.from_numpy(of_mean_1).to(device)
         self.device, self.kind = device, preprocess.kind
         self.pixels = math.prod(preprocess.mean.shape[:2]) if self.kind == "image" else 1
         self.dtype = torch.bfloat16 if bf16 else torch.float32
@@ -103,21 +104,25 @@ class Rows:
     def make_draws(self, recipe: Recipe) -> None:
         """Room for the epoch's flips and shifts, one for each row: pruning a row changes no other's."""
         if self.kind == "image" and recipe.augment != "none":
-            draws = draw_epoch(len(self), recipe, torch.Generator())
+            draws = _draw(len(self), recipe, torch.Generator())
             self.draws = {name: d.to(self.index_device) for name, d in draws.items()}
+
+    def draw_augmentation(self, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
+        """An epoch's flips and shifts for every row, on the host; none where `make_draws` made no room."""
+        return _draw(len(self), recipe, generator) if self.draws else {}
 
     def batch(self, index: Tensor, read: Tensor | None) -> Tensor:
         """Training inputs of the rows ``index``, augmented; ``read``: from `read_ahead`."""
         if self._resident is None:
-            rows = self._batches.take(index) if read is None else read
+            raw = self._batches.take(index) if read is None else read
         else:
-            rows = self._resident.index_select(0, index)
-        return self._ready(rows, {name: d[index] for name, d in self.draws.items()})
+            raw = self._resident.index_select(0, index)
+        return self._ready(raw, {name: d[index] for name, d in self.draws.items()})
 
     def read_ahead(self, order: Tensor, size: int) -> Iterator[Tensor]:
         """For rows that are not resident: those of ``order``, ``size`` at a time."""
-        for _, rows in self._batches.epoch(order, size):
-            yield rows
+        for _, raw in self._batches.epoch(order, size):
+            yield raw
 
     def in_order(self, size: int, ranks: distributed.Ranks | None = None) -> Iterator[tuple[slice, Tensor]]:
         """All rows as they lie, or one rank's share of them, un-augmented: (which, inputs)."""
@@ -130,16 +135,16 @@ class Rows:
         else:
             order = torch.arange(len(self), device="cpu")
             order = order[order // size % ranks.size == ranks.rank]
-            for part, rows in zip(parts, self.read_ahead(order, size), strict=True):
-                yield part, self._ready(rows, {})
+            for part, raw in zip(parts, self.read_ahead(order, size), strict=True):
+                yield part, self._ready(raw, {})
 
-    def _ready(self, rows: Tensor, draws: dict[str, Tensor]) -> Tensor:
+    def _ready(self, raw: Tensor, draws: dict[str, Tensor]) -> Tensor:
         """(B, C, H, W) channels-last, or (B, D)."""
         if self.kind != "image":
-            return self._scaled(rows) if self._resident is None else rows
+            return self._scaled(raw) if self._resident is None else raw
         on_device = {name: d.to(self.device) for name, d in draws.items()}
         return augment(
-            rows,
+            raw,
             flip=on_device.get("flip"),
             shift=on_device.get("shift"),
             mean=self._mean,
@@ -147,11 +152,11 @@ class Rows:
             dtype=self.dtype,
         )
 
-    def _scaled(self, rows: Tensor) -> Tensor:
-        return (rows * self._scale - self._mean).to(self.dtype)
+    def _scaled(self, raw: Tensor) -> Tensor:
+        return (raw * self._scale - self._mean).to(self.dtype)
 
 
-def draw_epoch(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
+def _draw(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
     """Flips and shifts for every row, drawn on the CPU: the same on every device."""
     flip, shift = draw(num_rows, generator)  # always both: shifts stay the same without flips
     draws = {}

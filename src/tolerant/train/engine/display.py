@@ -10,7 +10,7 @@ from tolerant.extras import extra
 
 if TYPE_CHECKING:
     from tolerant.train.engine.job import Record
-    from tolerant.train.engine.run import Run
+    from tolerant.train.engine.loop import Run
 
 ProgressMode = Literal["auto", "bar", "lines", "quiet"]
 _REFRESH_S = 0.1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +12,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.losses.log_prob import log_p_y
 from tolerant.train.engine.capture import as_logits, autocast
 from tolerant.train.engine.device_rows import Preprocess, Rows
-from tolerant.train.engine.optim import to_host
+from tolerant.train.model_state import evaluating
 
 _PIXELS = 32 * 32  # of a CIFAR picture
 
@@ -94,28 +92,3 @@ def _part_size(rows: Rows) -> int:
     most = max(1, most * _PIXELS // max(_PIXELS, rows.pixels))
     parts = -(-len(rows) // most)
     return -(-len(rows) // parts)
-
-
-@contextmanager
-def evaluating_with(model: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
-    """Inside, eval mode and these weights (None: the model's own); outside, all as it was."""
-    before = to_host(model.state_dict())
-    if weights is not None:
-        model.load_state_dict(weights)
-    try:
-        with evaluating(model):
-            yield
-    finally:
-        model.load_state_dict(before)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside; outside, each part in the mode it was in (a frozen one stays in eval mode)."""
-    modes = {part: part.training for part in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes.items():
-            part.training = training

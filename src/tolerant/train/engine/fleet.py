@@ -20,9 +20,10 @@ import torch
 
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.display import Display, ProgressMode
-from tolerant.train.engine.job import Job, TrainResult
+from tolerant.train.engine.job import Job
+from tolerant.train.engine.loop import Run
 from tolerant.train.engine.ranks import current
-from tolerant.train.engine.run import Run
+from tolerant.train.engine.result import TrainResult
 
 OnResult = Callable[[int, "TrainResult | Exception"], None]
 

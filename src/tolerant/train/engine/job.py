@@ -1,4 +1,4 @@
-"""What to train, checked before anything is spent on it, and the result."""
+"""What to train, checked before anything is spent on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,11 +18,13 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.split import split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
-from tolerant.train.engine.device_rows import Preprocess
-from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.networks.models import build, input_size
-from tolerant.train.rounds.pruner import PruneSchedule
+from tolerant.train.rounds.guards import Guards
+from tolerant.train.rounds.schedule import PruneSchedule
+
+if TYPE_CHECKING:
+    from tolerant.train.engine.result import TrainResult
 
 Record = dict[str, Any]
 
@@ -49,10 +51,8 @@ class Job:
     loss: str | nn.Module
     recipe: Recipe = field(default_factory=Recipe)
     prune: PruneSchedule | None = None
-    prune_at_most: float = 1.0
-    """A round that would prune more than this share of the training rows is left out. 1 is the paper's."""
-    prune_class_at_most: float = 1.0
-    """A class of which a round would prune more than this share stays as it was. 1 is the paper's."""
+    guards: Guards | None = None
+    """How much a round may prune; None is the paper's."""
     transition: np.ndarray | Tensor | None = None
     validation: NoisyDataset | None = None
     test: NoisyDataset | None = None
@@ -97,12 +97,6 @@ class Job:
                 self._check_alike(name, other)
         if self.sample_weight is not None:
             _check_weight(self.sample_weight, len(self.dataset), train_index)
-        for name in ("prune_at_most", "prune_class_at_most"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(
-                    f"{name} must be in (0, 1]; got {getattr(self, name)!r}. To train on all rows, use "
-                    "prune=None."
-                )
         if self.checkpoint_every < 1:
             raise ValueError(f"checkpoint_every must be 1 or more; got {self.checkpoint_every!r}.")
 
@@ -166,8 +160,7 @@ class Job:
     def identity(self, loss: nn.Module) -> dict[str, Any]:
         """What must be the same for a run to go on from a checkpoint."""
         weight = self.sample_weight
-        limits = {"at_most": self.prune_at_most, "class_at_most": self.prune_class_at_most}
-        limits = {name: share for name, share in limits.items() if share < 1}
+        limits = {} if self.guards is None else {n: v for n, v in asdict(self.guards).items() if v < 1}
         # What few runs have is named only where it is set, so that older checkpoints without it stay valid.
         rare: dict[str, Any] = {}
         if self.validation is not None:
@@ -224,45 +217,3 @@ def _digest(array: np.ndarray) -> str:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-@dataclass(frozen=True, eq=False)
-class TrainResult:
-    """A trained model and the history of its training.
-
-    The chosen epoch is the one of the highest noisy-validation accuracy (the first of equals; if none
-    beats always naming the most frequent label, the one of the lowest loss), or the last with
-    ``select="last"``. The test set chooses nothing: ``oracle_test_accuracy``, the best of all epochs, is
-    what choosing by it would have shown, and is no fair result.
-    """
-
-    model: nn.Module
-    """fp32, on the CPU, in eval mode, with the chosen epoch's weights."""
-    preprocess: Preprocess
-    recipe: Recipe
-    history: list[Record]
-    """One record for each epoch, counted from 0."""
-    epoch: int
-    """The chosen epoch."""
-    validation_accuracy: float | None
-    test_accuracy: float | None
-    """At the chosen epoch."""
-    last_test_accuracy: float | None
-    oracle_test_accuracy: float | None
-    kept: np.ndarray
-    """bool, by training row: not pruned in the last round."""
-    pruned_at: np.ndarray
-    """int64, by training row: the epoch before which it was pruned for good; -1 where it is kept."""
-    train_index: np.ndarray
-    validation_index: np.ndarray
-    time_s: float
-
-    def __repr__(self) -> str:
-        return (
-            f"TrainResult(epoch={self.epoch} of {len(self.history)}, "
-            f"validation_accuracy={self.validation_accuracy}, test_accuracy={self.test_accuracy})"
-        )
-
-    def predict_log_proba(self, dataset: NoisyDataset, *, device: str | torch.device = "cpu") -> np.ndarray:
-        """Log-probabilities of all classes for new rows, float32 (N, C)."""
-        return predict_log_proba(self.model, dataset, self.preprocess, device=device)

@@ -1,86 +1,153 @@
-"""``train``: one job, from a data set to a trained model."""
+"""The loop: one run from start to end, and in `Run._epoch` one epoch from its first line to its last.
+
+A run is a generator that hands control back after every step. Nothing here waits for the device: where a
+number is needed on the host, the run yields until it has arrived, and another run on the same device can be
+served meanwhile (`tolerant.train.engine.fleet`).
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from tolerant.data.dataset import NoisyDataset
-from tolerant.train.engine.display import ProgressMode
-from tolerant.train.engine.fleet import Fleet
-from tolerant.train.engine.job import Callback, Job, TrainResult
-from tolerant.train.engine.recipe import Recipe
-from tolerant.train.rounds.pruner import PruneSchedule
+from tolerant.train.engine.checkpoint import Checkpoints
+from tolerant.train.engine.device import Arriving, Clock, keep_freed_memory, use_bf16
+from tolerant.train.engine.evaluate import score
+from tolerant.train.engine.job import Job, Record
+from tolerant.train.engine.measure import measure
+from tolerant.train.engine.prepare import load_splits, make_alternation, make_stepper
+from tolerant.train.engine.ranks import current
+from tolerant.train.engine.result import TrainResult, make_result
+from tolerant.train.engine.resume import resume, save
 
 
-def train(
-    dataset: NoisyDataset,
-    *,
-    model: str | nn.Module,
-    loss: str | nn.Module,
-    recipe: Recipe | None = None,
-    prune: PruneSchedule | None = None,
-    transition: np.ndarray | Tensor | None = None,
-    validation: NoisyDataset | None = None,
-    test: NoisyDataset | None = None,
-    sample_weight: np.ndarray | None = None,
-    loss_args: Mapping[str, Any] | None = None,
-    model_args: Mapping[str, Any] | None = None,
-    device: str | torch.device = "auto",
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1,
-    callbacks: Sequence[Callback] = (),
-    progress: ProgressMode = "auto",
-    graph: bool | None = None,
-) -> TrainResult:
-    """Train a model on labels that may be wrong, by the paper's protocol.
+class Run:
+    """A job on a device. ``for busy in run.go(): ...`` trains it; ``run.result`` is its result."""
 
-    Args:
-        dataset: the rows; a share of them (``recipe.validation_fraction``) is held out, with its
-            given labels, to choose the epoch and the model that prunes.
-        model: "resnet18", "resnet34", "cnn8", "small-cnn", "mlp" (with ``model_args``), or a module,
-            of which a copy is trained.
-        loss: a name of `tolerant.losses.REGISTRY` (with ``loss_args``), or a module called as
-            ``loss(logits, labels)``. For truncated L_q by the paper's algorithm: "lq" and ``prune``.
-        transition: T[i, j] = P(given = j | true = i): the loss is forward corrected with it.
-        validation: other rows to validate on; then none of ``dataset`` are held out.
-        test: rows whose accuracy (by their true labels where known) is recorded. Nothing is chosen
-            by it.
-        sample_weight: [N], how much each row of ``dataset`` counts, in the loss and in the validation
-            accuracy; only the ratios matter.
-        checkpoint: a folder. The same call with the same folder goes on where the last one stopped,
-            whatever stopped it; when it had ended, the result is read back.
-        callbacks: told of the start, of every epoch and of the end.
-        graph: whether to replay steps as a CUDA graph; by default on a GPU that holds the rows.
+    def __init__(self, job: Job, device: torch.device, *, graph: bool | None = None) -> None:
+        self.job, self.recipe, self.device = job, job.recipe, device
+        self.train_index, self.validation_index = job.split()
+        job.check(self.train_index)
+        loss = job.build_loss()
+        self.checkpoints = None
+        if job.checkpoint is not None:
+            self.checkpoints = Checkpoints(job.checkpoint, job.identity(loss), lock=not current().rank)
+        try:
+            if device.type == "cpu":
+                keep_freed_memory()
+            bf16 = use_bf16(self.recipe.precision, device)
+            self.loss = loss.to(device)
+            self.splits = load_splits(job, self.train_index, self.validation_index, device, bf16=bf16)
+            self.rows = self.splits.train
+            self.stepper = make_stepper(job, self.rows, self.loss, bf16=bf16, graph=graph)
+            self.weights = self.stepper.weights
+            self.alternation = make_alternation(job, self.splits)
+            self.pruned_at = np.full(len(self.rows), -1)
+            self.epoch = self.step = 0
+            self.loss_sum = self.time_s = 0.0
+            self.history: list[Record] = []
+            resume(self)
+        except BaseException:
+            self.close()
+            raise
+        self.callbacks = () if self.rows.ranks.rank else job.callbacks
+        self.stop_requested = False
+        self.result: TrainResult | None = None
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # made on the default stream, used on the run's own
 
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(600, 4)).astype(np.float32)
-    >>> y = (x[:, 0] > 0).astype(int)
-    >>> rows = NoisyDataset(x, np.where(rng.random(600) < 0.2, 1 - y, y), y, ("no", "yes"))
-    >>> recipe = Recipe(epochs=5, batch_size=32, lr=0.1, milestones=())
-    >>> result = train(rows, model="mlp", loss="lq", recipe=recipe, test=rows, progress="quiet")
-    >>> result.test_accuracy > 0.9
-    True
-    """
-    job = Job(
-        dataset=dataset,
-        model=model,
-        loss=loss,
-        recipe=recipe or Recipe(),
-        prune=prune,
-        transition=transition,
-        validation=validation,
-        test=test,
-        sample_weight=sample_weight,
-        loss_args=loss_args or {},
-        model_args=model_args or {},
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        callbacks=callbacks,
-    )
-    return Fleet(side_by_side=1, device=device, progress=progress, graph=graph).run_one(job)
+    def close(self) -> None:
+        """Leave the checkpoint folder to others."""
+        if self.checkpoints is not None:
+            self.checkpoints.close()
+
+    def go(self) -> Iterator[bool]:
+        """Train to the end; yields True after giving the device work, False while waiting for it."""
+        try:
+            for callback in self.callbacks:
+                callback.on_start(self.job, self.history[-1] if self.history else None)
+            while self.epoch < self.recipe.epochs:
+                yield from self._epoch()
+        finally:
+            self.close()
+        self.result = make_result(self)
+        for callback in self.callbacks:
+            callback.on_end(self.job, self.result)
+
+    def _epoch(self) -> Iterator[bool]:
+        """One epoch: score and prune, order, step, measure, choose, save."""
+        clock, stepper = Clock(self.device), self.stepper
+        if self.step == 0 and self.alternation.due(self.epoch):  # resumed in its middle, it is decided
+            yield from self._prune()
+
+        order, draws, seed = self.draw_epoch()
+        self._weigh_rows()
+        stepper.begin(order, draws, self.recipe.lr_at(self.epoch), seed)
+        if self.step:
+            stepper.skip(self.step, self.loss_sum)
+
+        clock.mark()
+        while stepper.steps_done < stepper.num_steps:
+            if self.stop_requested:
+                self._stop()
+            stepper.step()
+            yield True
+        stepper.end()
+        clock.mark()
+
+        record = yield from measure(self, clock, num_trained=len(order))
+        if self.splits.validation is not None:
+            accuracy, loss = record["validation_accuracy"], record["validation_loss"]
+            self.alternation.observe(self.epoch, accuracy, self.weights.tensors(), loss=loss)
+
+        self.history.append(record)
+        self.epoch, self.step = self.epoch + 1, 0
+        if self.epoch % self.job.checkpoint_every == 0 or self.epoch == self.recipe.epochs:
+            save(self)
+        for callback in self.callbacks:
+            callback.on_epoch_end(self.job, record)
+
+    def _prune(self) -> Iterator[bool]:
+        """The best model so far (without validation rows: the current one) decides which rows train."""
+        with self.weights.replaced_by(self.alternation.best_weights):
+            p_y = score(self.stepper.model, self.rows, bf16=self.stepper.bf16).log_p_y.exp()
+        arrived = yield from Arriving(p_y).wait()
+        index = self.rows.ranks.share(np.arange(len(self.rows)))
+        self.alternation.decide(index, arrived[index])
+        kept = self.alternation.kept.numpy()
+        self.pruned_at[kept] = -1
+        self.pruned_at[~kept & (self.pruned_at < 0)] = self.epoch
+
+    def draw_epoch(self) -> tuple[Tensor, dict[str, Tensor], int]:
+        """The epoch's order, draws and seed of its steps, from the recipe's seed and the epoch alone.
+
+        All rows are ordered and drawn for, then the pruned ones left out: neither the order nor the
+        augmentation of the others changes.
+        """
+        state = np.random.SeedSequence([self.recipe.seed, self.epoch]).generate_state(2)
+        generator = torch.Generator().manual_seed(int(state[0]))
+        order = torch.randperm(len(self.rows), generator=generator, device="cpu")
+        draws = self.rows.draw_augmentation(self.recipe, generator)
+        if self.alternation.pruner is not None and self.recipe.prune_by == "filter":
+            order = order[self.alternation.kept[order]]
+        return order, draws, int(state[1])
+
+    def _weigh_rows(self) -> None:
+        """How much each row counts in this epoch: its sample weight, or 0 where it is pruned by weight."""
+        if self.stepper.sample_weight is None:
+            return
+        own = self.rows.sample_weight
+        weight = torch.ones_like(self.stepper.sample_weight) if own is None else own
+        if self.alternation.pruner is not None and self.recipe.prune_by == "weight":
+            weight = weight * self.alternation.kept.to(self.device)
+        self.stepper.sample_weight.copy_(weight)
+
+    def _stop(self) -> None:
+        """Asked to end within an epoch."""
+        if self.rows.ranks.size == 1:  # with more, the others may be at another step
+            self.step, self.loss_sum = self.stepper.steps_done, float(self.stepper.loss_sum)
+            save(self)
+        raise KeyboardInterrupt

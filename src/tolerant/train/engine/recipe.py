@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Literal, get_args
 
+from tolerant.checks import unwrap_numbers
 from tolerant.hints import did_you_mean
-from tolerant.train.engine.numpy_numbers import unwrap_numbers
 
 Augment = Literal["flip-crop", "flip", "crop", "none"]
 Center = Literal["pixel", "channel", "none"]

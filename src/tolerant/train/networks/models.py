@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.hints import did_you_mean
-from tolerant.train.engine.seeding import seeded
+from tolerant.train.model_state import seeded
 from tolerant.train.networks.norm import BatchNorm
 from tolerant.train.networks.norm_pool import NormPool
 from tolerant.train.networks.overlap import Conv2d

@@ -20,47 +20,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tolerant.train.engine.numpy_numbers import unwrap_numbers
-from tolerant.train.rounds.arguments import read_ids, read_labels, read_p_y, read_positions
+from tolerant.checks import check_whole
 from tolerant.train.rounds.gather import gather_rows
+from tolerant.train.rounds.guards import Guards
+from tolerant.train.rounds.pruner_input import read_ids, read_labels, read_p_y, read_positions
 from tolerant.train.rounds.sampler import KeptSampler
+from tolerant.train.rounds.schedule import check_k
 
 _BLOCK = 1 << 20  # rows counted at once: temporaries stay at 8 MiB for any number of rows
-
-
-@dataclass(frozen=True)
-class PruneSchedule:
-    """Prune before epoch ``start_epoch`` and then every ``every`` epochs, at threshold ``k``.
-
-    Epochs count from 0. The paper's CIFAR-10 runs train on all rows for 40 epochs (0 to 39), then
-    prune every 10:
-
-    >>> schedule = PruneSchedule(start_epoch=40, every=10, k=0.5)
-    >>> [epoch for epoch in range(120) if schedule.due(epoch)]
-    [40, 50, 60, 70, 80, 90, 100, 110]
-    """
-
-    start_epoch: int
-    every: int
-    k: float
-
-    def __post_init__(self) -> None:
-        unwrap_numbers(self)
-        _check_count("start_epoch", self.start_epoch, 0)
-        _check_count("every", self.every, 1)
-        _check_k(self.k)
-
-    def due(self, epoch: int) -> bool:
-        """Whether to prune before ``epoch``, counted from 0."""
-        return epoch >= self.start_epoch and (epoch - self.start_epoch) % self.every == 0
 
 
 class Pruner:
@@ -77,13 +50,15 @@ class Pruner:
             ``min_rows_per_class`` rows. "keep-best" warns and also keeps its rows of highest p_y
             (of equals the first); "error" raises RuntimeError and leaves the pruner as it was.
         min_rows_per_class: see ``on_empty``; a class of fewer rows keeps all of them.
+        guards: how much an update may prune; None prunes all that p_y <= k says.
         class_names: by which messages call the classes; their numbers if not given.
 
     Under ``torch.distributed``, ``update`` is a collective: every rank calls it with the rows it
-    has scored, possibly none, and all ranks end in the same state (see ``prune_gather``).
+    has scored, possibly none, and all ranks end in the same state.
 
     >>> pruner = Pruner(["a.png", "b.png", "c.png"], k=0.5)
     >>> pruner.update(["c.png", "a.png"], torch.tensor([0.5, 0.9]))
+    True
     >>> pruner.kept  # a: 0.9 > k; b: not scored yet; c: 0.5 is not above k
     tensor([ True,  True, False])
     >>> list(pruner.sampler(order=[2, 1, 0]))
@@ -98,15 +73,17 @@ class Pruner:
         k: float = 0.5,
         on_empty: Literal["keep-best", "error"] = "keep-best",
         min_rows_per_class: int = 1,
+        guards: Guards | None = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
-        _check_k(k)
-        _check_count("min_rows_per_class", min_rows_per_class, 1)
+        check_k(k)
+        check_whole(min_rows_per_class, "min_rows_per_class", least=1)
         if on_empty not in ("keep-best", "error"):
             raise ValueError(f'on_empty must be "keep-best" or "error"; got {on_empty!r}.')
         self.k = float(k)
         self.on_empty = on_empty
         self.min_rows_per_class = min_rows_per_class
+        self.guards = guards
         self.num_rows, self._position, self._digest = read_ids(ids_or_num_rows)
         self._labels = None if given_labels is None else read_labels(given_labels, self.num_rows)
         self._p_y = np.full(self.num_rows, np.nan, dtype=np.float32)  # NaN: not scored yet
@@ -114,7 +91,8 @@ class Pruner:
         self._kept_is_lent = False
         self._rescued = np.empty(0, dtype=np.int64)
         self._above = self._count_kept()  # by class: rows kept by the rule p_y > k alone
-        self._floor = np.minimum(self._above, min_rows_per_class)
+        self._class_sizes = self._above.copy()
+        self._floor = np.minimum(self._class_sizes, min_rows_per_class)
         self._names = list(map(str, range(len(self._above)) if class_names is None else class_names))
         if len(self._names) < len(self._above):
             raise ValueError(
@@ -161,11 +139,11 @@ class Pruner:
         self,
         ids: Iterable[Hashable] | np.ndarray | Tensor,
         p_y: Sequence[float] | np.ndarray | Tensor,
-    ) -> None:
+    ) -> bool:
         """Take in p_y of some or all rows and decide anew; the other rows keep their last state.
 
         Of an id named twice the last value counts; of an id named by two ranks, the same one's
-        value on every rank.
+        value on every rank. Returns whether it counts: False where ``guards`` left it out.
         """
         error: Exception | None = None
         index, values = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -178,19 +156,28 @@ class Pruner:
         self._own_kept()
         self._kept[self._rescued] = False
         before: list[tuple[np.ndarray, np.ndarray]] = []
+        guards = self.guards
         for index, values in pieces:
-            if self.on_empty == "error":
+            if guards is not None or self.on_empty == "error":
                 before.append((index, self._p_y[index]))
             self._write(index, values)
+        pruned = self._class_sizes - self._above
+        if guards is not None and guards.hold_back(int(pruned.sum()), self.num_rows):
+            self._take_back(before)
+            self._rescue()
+            return False
+        if guards is not None and self._labels is not None:
+            self._take_back(before, guards.held_classes(pruned, self._class_sizes))
         missing = self._rescue()
         if missing and self.on_empty == "error":
-            for index, values in reversed(before):
-                self._p_y[index] = values
-            self._decide()
+            self._kept[self._rescued] = False
+            self._take_back(before)
+            self._rescue()
             raise RuntimeError(f"{missing}. Lower k, prune later, or use on_empty='keep-best'.")
         if missing:
             num_rows = len(self._rescued)
             warnings.warn(f"{missing}; its rows of highest p_y ({num_rows}) stay.", stacklevel=2)
+        return True
 
     def sampler(
         self,
@@ -262,6 +249,16 @@ class Pruner:
         self._kept[index] = self._rule(values)
         self._above += self._tally(index[self._kept[index]])
 
+    def _take_back(
+        self, before: list[tuple[np.ndarray, np.ndarray]], classes: np.ndarray | None = None
+    ) -> None:
+        """Give the rows of these classes (None: all) the p_y from before an update."""
+        for index, values in reversed(before):
+            if classes is not None and self._labels is not None:
+                theirs = classes[self._labels[index]]
+                index, values = index[theirs], values[theirs]
+            self._write(index, values)
+
     def _rule(self, p_y: np.ndarray) -> np.ndarray:
         return ~(p_y <= np.float32(self.k))  # not "p_y > k": NaN, a row without a score, is kept
 
@@ -315,16 +312,6 @@ class Pruner:
             rows = rows[np.argsort(self._labels[rows], kind="stable")]
             ends = np.searchsorted(self._labels[rows], classes, side="right")
             yield from zip(classes.tolist(), np.split(rows, ends[:-1]), strict=True)
-
-
-def _check_k(k: float) -> None:
-    if not isinstance(k, Real | Tensor) or not 0 < k < 1:
-        raise ValueError(f"k must be in (0, 1); got {k!r}. To train on all rows, do not prune.")
-
-
-def _check_count(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
 
 def _blocks(num_rows: int) -> Iterator[slice]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from tolerant.train.rounds.arguments import read_positions
+from tolerant.train.rounds.pruner_input import read_positions
 
 if TYPE_CHECKING:
     from tolerant.train.rounds.pruner import Pruner

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from tolerant.train.engine.recipe import Recipe
+from tolerant.train.model_state import clone, copy_into
 
 
 class Weights:
@@ -144,6 +146,19 @@ class Weights:
         copy_into(self.tensors(), weights)
         self.cast_down()
 
+    @contextmanager
+    def replaced_by(self, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
+        """Inside, the model computes with these `tensors` (None: with its own)."""
+        if weights is None:
+            yield
+            return
+        own = clone(self.tensors())
+        self.load(weights)
+        try:
+            yield
+        finally:
+            self.load(own)
+
     @torch.no_grad()
     def load_state(self, stored: Mapping[str, Tensor]) -> None:
         """Copy a stored `state` into the present tensors, in place; other entries are passed over."""
@@ -161,42 +176,6 @@ def _laid_out_as(gradient: Tensor, weight: Tensor) -> Tensor:
     if gradient.stride() != weight.stride() and all(a == b for n, a, b in strides if n > 1):
         return gradient.as_strided(weight.shape, weight.stride())
     return gradient
-
-
-@torch.no_grad()
-def copy_into(targets: Mapping[str, Tensor], sources: Mapping[str, Tensor]) -> None:
-    """Copy by name, every name being in both."""
-    if targets.keys() != sources.keys():
-        odd = sorted(targets.keys() ^ sources.keys())
-        raise ValueError(f"the stored weights do not fit the model: {odd[0]!r} is in only one of them.")
-    pairs: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    for name, target in targets.items():
-        source = sources[name]
-        if source.shape != target.shape:
-            raise ValueError(
-                f"the stored {name!r} has shape {tuple(source.shape)}, the model's {tuple(target.shape)}."
-            )
-        if source.device == target.device and source.dtype == target.dtype:
-            to, of = pairs.setdefault(target.dtype, ([], []))  # one kernel for all of a dtype
-            to.append(target)
-            of.append(source)
-        else:
-            target.copy_(source)
-    for to, of in pairs.values():
-        torch._foreach_copy_(to, of)
-
-
-def clone(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A copy of every tensor, on its device and in its layout."""
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-
-def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A copy of every tensor on the host, where a second set of weights costs no GPU memory.
-
-    Contiguous: safetensors has no channels-last layout, and loading copies into the present tensors.
-    """
-    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
 def _matrix_weights(model: nn.Module) -> set[nn.Parameter]:
