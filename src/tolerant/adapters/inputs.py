@@ -74,3 +74,25 @@ def _row_shape(X: Any) -> tuple[int, ...]:
             "Put the channels last: X.transpose(0, 2, 3, 1)."
         )
     return (*shape, 1) if len(shape) == 2 else shape
+
+
+def check_no_missing(name: str, values: Any, way_out: str) -> None:
+    """A ValueError that names the first row without a value.
+
+    Words with None, NaN or pandas' NA among them fail in scikit-learn without a row being named.
+    A list of words with NaN would even gain a class "nan". NaN among numbers scikit-learn refuses itself.
+    """
+    if getattr(getattr(values, "dtype", None), "kind", "O") in "biufcUS":
+        return
+    words = np.asarray(values, object)
+    rows = [row for row, word in enumerate(words) if _is_missing(word)] if words.ndim == 1 else []
+    if rows:
+        raise ValueError(
+            f"{name} must have a value for every row; {len(rows)} are missing (first: {words[rows[0]]!r} in "
+            f"row {rows[0]}). {way_out}"
+        )
+
+
+def _is_missing(word: Any) -> bool:
+    is_nan = isinstance(word, float) and word != word
+    return word is None or is_nan or type(word).__name__ in ("NAType", "NaTType")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +12,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
-from tolerant.adapters.inputs import InputReader, frame_ids
+from tolerant.adapters.inputs import InputReader, check_no_missing, frame_ids
 from tolerant.own_data.learn import learn
 from tolerant.own_data.settings import Settings
 from tolerant.suspects.arguments import as_numpy
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
+
+_SETTINGS = {field.name for field in fields(Settings)}
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
@@ -148,7 +150,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         go_on = self.warm_start and hasattr(self, "model_")
         ids = frame_ids(X)
         y = as_numpy(y)
-        _refuse_missing("y", y, "Leave those rows out, as with X[y.notna()]; `predict` labels them.")
+        check_no_missing("y", y, "Leave those rows out, as with X[y.notna()]; `predict` labels them.")
         X, y = self._validate(X, y=y, reset=not go_on)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -162,22 +164,21 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
                 f"warm_start needs the classes of the last fit, {self.classes_.tolist()}; got "
                 f"{classes.tolist()}. Use warm_start=False to start anew."
             )
-        weight = self._weights(X, labels, classes, sample_weight)
+        sample_weight = self._total_weight(X, labels, classes, sample_weight)
         if not go_on:
             self._reader = InputReader.fit(X)
-        dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
         if groups is not None:
             groups = as_numpy(groups)
-            _refuse_missing("groups", groups, "Give a row that belongs to no other a name of its own.")
+            check_no_missing("groups", groups, "Give a row that belongs to no other a name of its own.")
             groups = check_array(groups, input_name="groups", ensure_2d=False, dtype=None)
             check_consistent_length(X, groups)
-        dataset = replace(dataset, ids=ids, groups=groups)
+        dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         learned = learn(
-            dataset,
+            replace(dataset, ids=ids, groups=groups),
             self._settings(seed),
             folds=self.folds,
-            sample_weight=weight,
+            sample_weight=sample_weight,
             start=self.model_ if go_on else None,
             device=self.device,
             progress="auto" if self.verbose else "quiet",
@@ -241,54 +242,23 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
                 ".transform(X). Texts: scikit-learn's TfidfVectorizer."
             ) from error
 
-    def _weights(
+    def _total_weight(
         self, X: Any, labels: np.ndarray, classes: np.ndarray, sample_weight: Any
     ) -> np.ndarray | None:
+        """The weight of each row, times that of its class; None where neither is set."""
         if sample_weight is None and self.class_weight is None:
             return None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        total = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if self.class_weight is not None:
-            weight = weight * compute_sample_weight(self.class_weight, classes[labels])
-        left = np.unique(labels[weight > 0])
+            total = total * compute_sample_weight(self.class_weight, classes[labels])
+        left = np.unique(labels[total > 0])
         if len(left) < 2:
             raise ValueError(
                 "sample_weight and class_weight must leave at least two classes a weight above 0; "
                 f"got {len(left)}."
             )
-        return weight
+        return total
 
     def _settings(self, seed: int) -> Settings:
-        return Settings(
-            model=self.model,
-            loss=self.loss,
-            q=self.q,
-            k=self.k,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            validation_fraction=self.validation_fraction,
-            standardise=not self._reader.sparse,
-            seed=seed,
-        )
-
-
-def _refuse_missing(name: str, values: Any, way_out: str) -> None:
-    """Words with None, NaN or pandas' NA among them fail in scikit-learn without a row being named.
-
-    A list of words with NaN would even gain a class "nan". NaN among numbers scikit-learn refuses itself.
-    """
-    if getattr(getattr(values, "dtype", None), "kind", "O") in "biufcUS":
-        return
-    words = np.asarray(values, object)
-    rows = [row for row, word in enumerate(words) if _is_missing(word)] if words.ndim == 1 else []
-    if rows:
-        raise ValueError(
-            f"{name} must have a value for every row; {len(rows)} are missing (first: {words[rows[0]]!r} in "
-            f"row {rows[0]}). {way_out}"
-        )
-
-
-def _is_missing(word: Any) -> bool:
-    is_nan = isinstance(word, float) and word != word
-    return word is None or is_nan or type(word).__name__ in ("NAType", "NaTType")
+        named = {name: value for name, value in self.get_params(deep=False).items() if name in _SETTINGS}
+        return Settings(**named, standardise=not self._reader.sparse, seed=seed)

@@ -31,10 +31,10 @@ def predict(
     from tolerant.own_data.run_folder import load_run
 
     saved = load_run(run)
-    rows = opt.make_source(source, data).read(saved.features, like=saved.source)
+    rows = opt.make_source(source, data).read(saved.encoder, like=saved.source)
     probs = saved.probs(rows, device=device)
     best = probs.argmax(axis=1)
-    names = saved.features.class_names
+    names = saved.encoder.class_names
     lines = [
         [str(row_id), names[label], f"{p[label]:.4g}"]
         for row_id, label, p in zip(rows.ids.tolist(), best, probs, strict=True)

@@ -54,7 +54,7 @@ def train_source(
     fingerprint = data.fingerprint(settings, folds)
     learned = learn(
         data.trainable(),
-        replace(settings, standardise=data.features.text is None),
+        replace(settings, standardise=data.encoder.text is None),
         folds=folds,
         reviewed=data.corrected.reviewed,
         original_labels=data.dataset.given_labels,

@@ -14,7 +14,7 @@ from tolerant.checks import check_ids
 from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import row_digests
 from tolerant.own_data.settings import Settings
-from tolerant.review.corrections import CorrectedLabels, apply_corrections, read_corrections
+from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class TrainingData:
     source: Source
     dataset: NoisyDataset
     """As loaded: texts as texts, labels uncorrected."""
-    features: InputEncoder
+    encoder: InputEncoder
     corrections: tuple[str | os.PathLike[str], ...]
     """The files, oldest first."""
     corrected: CorrectedLabels
@@ -39,7 +39,7 @@ class TrainingData:
 
     def trainable(self) -> NoisyDataset:
         """The rows as the model gets them, with the corrected labels."""
-        return self.features.trainable(self.dataset).with_given_labels(self.corrected.given_labels)
+        return self.encoder.trainable(self.dataset).with_given_labels(self.corrected.given_labels)
 
     @cached_property
     def input_digests(self) -> np.ndarray:

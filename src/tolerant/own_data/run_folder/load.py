@@ -30,7 +30,7 @@ class SavedRun:
     folder: Path
     spec: dict[str, Any]
     source: Source
-    features: InputEncoder
+    encoder: InputEncoder
     model: nn.Module
     preprocess: Preprocess
 
@@ -41,7 +41,7 @@ class SavedRun:
 
     def load_rows(self) -> NoisyDataset:
         """The data it was trained on, as it is now; a table is encoded as it was in training."""
-        return self.source.load(self.features.encoder)
+        return self.source.load(self.encoder.encoder)
 
     def probs(self, dataset: NoisyDataset, *, device: str = "auto") -> np.ndarray:
         """float32 [N, C]: what the model predicts for these rows."""
@@ -91,16 +91,16 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     spec = _read_spec(folder)
     with _naming_damage(folder):
         source = Source(**spec["source"])
-        features = InputEncoder.from_dict(spec["features"])
+        encoder = InputEncoder.from_dict(spec["features"])
         tensors = read_tensors(folder / "model.safetensors")
-        size = input_size(features.kind, features.shape)
-        model = build(spec["model"], len(features.class_names), **size, **spec["model_args"])
+        size = input_size(encoder.kind, encoder.shape)
+        model = build(spec["model"], len(encoder.class_names), **size, **spec["model_args"])
         model.load_state_dict(
             {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")}
         )
         mean, scale = tensors["preprocess/mean"].numpy(), tensors["preprocess/scale"].numpy()
         preprocess = Preprocess(spec["preprocess"], mean, scale)
-    return SavedRun(folder, spec, source, features, model.eval(), preprocess)
+    return SavedRun(folder, spec, source, encoder, model.eval(), preprocess)
 
 
 def _read_spec(folder: Path) -> dict[str, Any]:

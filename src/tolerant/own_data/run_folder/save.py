@@ -69,7 +69,7 @@ def save_run(
             "source": asdict(source),
             "labels": [os.path.abspath(path) for path in data.corrections],
             "label_digest": label_digest(data.dataset),
-            "features": data.features.to_dict(),
+            "features": data.encoder.to_dict(),
             "preprocess": preprocess.kind,
             "model": job.model,
             "model_args": {n: list(v) if isinstance(v, tuple) else v for n, v in job.model_args.items()},
