@@ -139,7 +139,7 @@ def test_large_pictures_are_scored_in_smaller_parts(side: int, most: int):
 def test_pixels_are_measured_alike_however_the_rows_are_cut(monkeypatch: pytest.MonkeyPatch):
     inputs = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
     whole = Preprocess.fit(inputs, "image", Recipe(scale="std"))
-    monkeypatch.setattr("tolerant.train.engine.device_rows._CHUNK_CELLS", 3 * 8 * 8 * 3)
+    monkeypatch.setattr("tolerant.data.standardise._CHUNK_CELLS", 3 * 8 * 8 * 3)
     cut = Preprocess.fit(inputs, "image", Recipe(scale="std"))
     assert np.array_equal(whole.mean, cut.mean)
     assert whole.scale == cut.scale

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.encoders.columns import CONSTANT
-from tolerant.data.encoders.sparse import SparseRows, unit_scale
+from tolerant.data.encoders.sparse import SparseRows
+from tolerant.data.standardise import moments, standardise, unit_scale
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,9 @@ class InputReader:
     """Of one row."""
     sparse: bool
     mean: Any = 0.0
-    scale: Any = 1.0
+    deviation: Any = 1.0
+    scale: float = 1.0
+    """Of sparse rows, which stay so: no mean is subtracted."""
 
     @classmethod
     def fit(cls, X: Any) -> InputReader:
@@ -35,10 +37,8 @@ class InputReader:
             return cls(shape, sparse=False)
         if issparse(X):
             return cls(shape, sparse=True, scale=unit_scale(X))
-        mean = X.mean(axis=0, dtype=np.float64)
-        deviation = np.sqrt(np.square(X - mean).mean(axis=0))
-        constant = deviation <= CONSTANT * np.abs(mean)
-        return cls(shape, sparse=False, mean=mean, scale=1.0 / np.where(constant, 1.0, deviation))
+        mean, deviation = moments(X)
+        return cls(shape, sparse=False, mean=mean, deviation=deviation)
 
     def dataset(self, X: Any, labels: np.ndarray, class_names: tuple[str, ...]) -> NoisyDataset:
         """The rows X with these labels."""
@@ -53,9 +53,8 @@ class InputReader:
             return NoisyDataset(SparseRows(rows, self.scale), labels, None, class_names)
         if issparse(X):
             X = X.toarray()
-        # Clipped, since a value far outside the fitted range would overflow float32.
-        scaled = np.clip((X - self.mean) * self.scale, -1e6, 1e6)
-        return NoisyDataset(scaled.astype(np.float32), labels, None, class_names)
+        scaled = standardise(X, self.mean, self.deviation).astype(np.float32)
+        return NoisyDataset(scaled, labels, None, class_names)
 
 
 def frame_ids(X: Any) -> np.ndarray | None:

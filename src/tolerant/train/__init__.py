@@ -17,7 +17,7 @@ and reads back.
 | record | the numbers of one epoch; the history is a list of them |
 """
 
-from tolerant.train.engine.device_rows import Preprocess
+from tolerant.data.standardise import Preprocess
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.engine.fleet import Fleet
 from tolerant.train.engine.job import Callback, Job, Record

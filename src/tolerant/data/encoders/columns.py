@@ -10,12 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, not_numbers
+from tolerant.data.standardise import moments, standardise
 from tolerant.hints import warn_caller
 
 MAX_CATEGORIES = 64
-# A constant column has no deviation, but rounding its mean leaves one: 1.4e-17 for a thousand times 0.1, by
-# which a new 0.2 would be divided. So a deviation of at most this share of the mean counts as none.
-CONSTANT = 1e-12
 _AS_READ = "amounts as plain numbers and dates as 2024-12-31"
 
 
@@ -44,9 +42,7 @@ class Column:
                     f"{self.kind}s or leave the cells empty, which counts as missing; or train again "
                     "with such rows"
                 )
-            # Clipped, since a new value far outside the fitted range would overflow float32.
-            scaled = np.clip((np.where(empty, self.mean, numbers) - self.mean) / self.std, -1e6, 1e6)
-            named = [scaled]
+            named = [standardise(np.where(empty, self.mean, numbers), self.mean, self.std)]
         else:
             words, empty = as_words(series)
             named = [(words == word) & ~empty for word in self.categories]
@@ -272,7 +268,7 @@ def _counts_rows(numbers: np.ndarray) -> bool:
 
 def _moments(numbers: np.ndarray, name: str) -> tuple[float, float]:
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, std = float(numbers.mean()), float(numbers.std())
-    if not np.isfinite(std):
+        mean, deviation = map(float, moments(numbers))
+    if not np.isfinite(deviation):
         raise ValueError(f"column {name!r} has values too large to standardise; rescale it")
-    return mean, std if std > CONSTANT * abs(mean) else 1.0
+    return mean, deviation

@@ -12,8 +12,7 @@ from tolerant.data.digest import row_digest
 class SparseRows:
     """A SciPy CSR matrix that looks like a float32 array (N, D), its rows dense only batch by batch.
 
-    Everything is multiplied by one ``scale``: one for each column would inflate rare words, and
-    subtracting means would leave no zeros.
+    Everything is multiplied by one ``scale``, such as `tolerant.data.standardise.unit_scale`.
 
     >>> import scipy.sparse
     >>> rows = SparseRows(scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 0.0]]), scale=0.5)
@@ -43,14 +42,3 @@ class SparseRows:
         cells["column"], cells["value"] = matrix.indices, matrix.data
         rows = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
         return np.fromiter((row_digest(cells[start:end]) for start, end in rows), np.int64, len(self))
-
-
-def unit_scale(matrix: Any) -> float:
-    """What makes the mean square over all cells 1, as it is for standardised columns.
-
-    >>> import scipy.sparse
-    >>> unit_scale(scipy.sparse.csr_matrix([[0.0, 2.0], [0.0, 2.0]]))
-    0.70710678...
-    """
-    squares = float(np.square(matrix.data, dtype=np.float64).sum())
-    return float(np.sqrt(np.prod(matrix.shape) / squares)) if squares > 0 else 1.0

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.data.encoders.sparse import SparseRows, unit_scale
+from tolerant.data.encoders.sparse import SparseRows
+from tolerant.data.standardise import unit_scale
 from tolerant.extras import extra
 from tolerant.hints import warn_caller
 

@@ -13,12 +13,12 @@ import numpy as np
 from torch import nn
 
 from tolerant.data import InputEncoder, NoisyDataset, Source
+from tolerant.data.standardise import Preprocess
 from tolerant.files import read_json
 from tolerant.own_data.run_folder.layout import FORMAT, holds_stopped_training, read_tensors
 from tolerant.own_data.run_folder.same_data import label_digest, warn_of_edits
 from tolerant.suspects import Suspects, find_suspects
 from tolerant.train.engine.device import pick_device
-from tolerant.train.engine.device_rows import Preprocess
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.networks.models import build, input_size
 

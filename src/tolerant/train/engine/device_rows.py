@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,50 +11,10 @@ from torch import Tensor
 
 from tolerant.data.augment import augment, draw
 from tolerant.data.batches import Batches
-from tolerant.data.dataset import Inputs, NoisyDataset
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.standardise import Preprocess
 from tolerant.train.engine import ranks as distributed
 from tolerant.train.engine.recipe import Recipe
-
-_CHUNK = 4096  # rows that `Preprocess.fit` reads at once,
-_CHUNK_CELLS = 1 << 24  # with at most so many numbers: their squares in float64 take 128 MiB
-
-
-@dataclass(frozen=True, eq=False)
-class Preprocess:
-    """What is subtracted and multiplied, measured on the training rows: ``x * scale - mean``."""
-
-    kind: str
-    mean: np.ndarray
-    """float32: (H, W, C) for images, (D,) for tables."""
-    scale: np.ndarray
-    """float32: one number for images, (D,) for tables."""
-
-    @classmethod
-    def fit(cls, inputs: Inputs, kind: str, recipe: Recipe) -> Preprocess:
-        """Measure ``inputs``; pixels are added as whole numbers, so the order of adding does not matter."""
-        num_rows, shape = len(inputs), tuple(inputs.shape[1:])
-        total = np.zeros(shape, np.int64 if kind == "image" else np.float64)
-        squares = np.zeros(shape, np.float64)
-        with_std = recipe.scale == "std" or (recipe.scale == "auto" and kind == "table")
-        for chunk in _chunks(inputs, kind):
-            total += chunk.sum(0, dtype=total.dtype)
-            if with_std:
-                squares += np.square(chunk, dtype=np.float64).sum(0)
-        mean = total / num_rows
-        variance = np.maximum(squares / num_rows - mean**2, 0.0)
-        if not with_std:
-            scale = np.full(shape if kind == "table" else (), 1.0 if kind == "table" else 1 / 255)
-        elif kind == "table":
-            # A constant column has no deviation to divide by; rounding leaves it a tiny one.
-            constant = variance <= 1e-12 * mean**2
-            scale = 1.0 / np.sqrt(np.where(constant | (variance == 0), 1.0, variance))
-        else:
-            # One deviation for all pixels and channels: colours and contrast are kept.
-            scale = 1.0 / np.sqrt(np.maximum(squares.mean() / num_rows - mean.mean() ** 2, 1e-6))
-        if recipe.center == "channel" and kind == "image":
-            mean = np.broadcast_to(mean.mean((0, 1)), shape)
-        mean = np.zeros(shape) if recipe.center == "none" else mean * scale
-        return cls(kind, mean.astype(np.float32), np.asarray(scale, np.float32))
 
 
 class Rows:
@@ -165,11 +124,3 @@ def _draw(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str
     if "crop" in recipe.augment:
         draws["shift"] = shift
     return draws
-
-
-def _chunks(inputs: Inputs, kind: str) -> Iterator[np.ndarray]:
-    size = _CHUNK
-    if kind == "image":  # sums of whole numbers are the same however rows are cut; a table's sums are not
-        size = max(1, min(size, _CHUNK_CELLS // math.prod(inputs.shape[1:])))
-    for start in range(0, len(inputs), size):
-        yield np.asarray(inputs[np.arange(start, min(start + size, len(inputs)))])

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.standardise import Preprocess
 from tolerant.losses.module import RobustLoss
 from tolerant.train.engine.capture import Stepper
-from tolerant.train.engine.device_rows import Preprocess, Rows
+from tolerant.train.engine.device_rows import Rows
 from tolerant.train.engine.job import Job
 from tolerant.train.rounds.alternation import Alternation
 

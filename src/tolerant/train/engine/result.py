@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.train.engine.device_rows import Preprocess
+from tolerant.data.standardise import Preprocess
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.engine.job import Record
 from tolerant.train.engine.recipe import Recipe
