@@ -7,19 +7,19 @@ deleted after the next one stands. A stop at any moment leaves the old one or th
 from __future__ import annotations
 
 import copy
-import errno
 import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
 from tolerant.extras import extra
 from tolerant.files import make_folder, read_json, to_json, write_atomic, write_json
+from tolerant.locks import FileLock
 from tolerant.train.model_state import to_host
 
 FORMAT = 1
@@ -53,7 +53,7 @@ class Checkpoints:
         extra("safetensors.torch")
         to_json(self.run)
         make_folder(self.folder)
-        self._lock = _Lock(self.folder / _LOCK) if lock else None
+        self._lock = _locked(self.folder) if lock else None
 
     @property
     def exists(self) -> bool:
@@ -92,9 +92,8 @@ class Checkpoints:
         try:
             self.flush()
         finally:
-            lock, self._lock = self._lock, None
-            if lock is not None:
-                lock.close()
+            if self._lock is not None:
+                self._lock.release()
 
     def _write(self, record: dict[str, Any], new: dict[str, dict[str, Tensor]]) -> None:
         for name, tensors in new.items():
@@ -143,53 +142,21 @@ class Checkpoints:
         return record, loaded["state"], loaded.get("best")
 
 
-class _Lock:
-    """The right to write beside ``path``, for one run, until it is closed or the process ends."""
-
-    # The file's lock keeps other processes out, not another run of this one. By process: a fork copies it.
-    _held: ClassVar[dict[tuple[int, str], _Lock]] = {}
-
-    def __init__(self, path: Path) -> None:
-        self._name = os.getpid(), os.path.realpath(path)
-        if self._held.setdefault(self._name, self) is not self:
-            raise ValueError(
-                f"checkpoint folder {path.parent} is in use: another run of this process trains with it. "
-                "Give each run a folder of its own."
-            )
-        try:
-            self._handle = _locked(path)
-        except BaseException:
-            del self._held[self._name]
-            raise
-
-    def close(self) -> None:
-        del self._held[self._name]
-        if self._handle is not None:
-            os.close(self._handle)
-
-
-def _locked(path: Path) -> int | None:
-    """An open file that is locked until it is closed or the process ends; None where there are no locks.
-
-    lockf, not flock: a flock would be inherited by processes forked meanwhile (a DataLoader's), and outlive a
-    killed trainer with them.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return None
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        if error.errno not in (errno.EACCES, errno.EAGAIN):  # some network disks have no locks
-            return None
+def _locked(folder: Path) -> FileLock:
+    """The right of one run to write here, where there are file locks; a disk without them trains, too."""
+    lock = FileLock(folder / _LOCK, required=False)
+    if lock.acquire(wait=False):
+        return lock
+    if lock.in_this_process:
         raise ValueError(
-            f"checkpoint folder {path.parent} is in use: another process trains with it. Wait until that one "
-            "ends, or use another folder."
-        ) from error
-    return handle
+            f"checkpoint folder {folder} is in use: another run of this process trains with it. "
+            "Give each run a folder of its own."
+        )
+    who = lock.holder()
+    raise ValueError(
+        f"checkpoint folder {folder} is in use: another process trains with it{f' ({who})' if who else ''}. "
+        "Wait until that one ends, or use another folder."
+    )
 
 
 # Files of older checkpoints, and temporary ones left by a kill; the folder may hold a user's own, too.
