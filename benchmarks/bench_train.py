@@ -26,7 +26,7 @@ from common import interleaved, machine, make_parser, pick_gpu, profiled, timed
 from loops import FULL, TINY, Rate, Size, default_loop, fp32_eager, ours, random_rows
 
 from tolerant.data import NoisyDataset, load
-from tolerant.report.speed import GFLOP
+from tolerant.report.benchmarks import GFLOP
 from tolerant.train import Fleet, Job, Recipe
 
 

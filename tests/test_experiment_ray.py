@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 from test_experiment_run import lasting
 
-from tolerant.experiment import grid
-from tolerant.experiment.cluster import Cluster, _check_room
-from tolerant.experiment.run import run
-from tolerant.experiment.store import Store
+from tolerant.experiment import Cluster, Store, changed, named_grid, part, run
+from tolerant.experiment.engines.ray import _check_room
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray")
 # Ray in a process of its own: it warns of its own doings, and warnings are errors here.
@@ -31,28 +29,11 @@ EPOCHS = 24
 
 @needs_ray
 def test_rows_are_those_of_the_local_engine_past_a_killed_worker(tmp_path: Path) -> None:
-    quick = "from tolerant.experiment import progress; progress.HEARTBEAT_S = 0"
+    quick = "from tolerant.experiment import time_left; time_left.HEARTBEAT_S = 0"
     code = f"{quick}; from tolerant.cli import main; main()"
-    words = [
-        "reproduce",
-        "digits",
-        "--engine",
-        "ray",
-        "--cpus",
-        "1",
-        "--device",
-        "cpu",
-        "--rate",
-        "0.4",
-    ]
-    words += [
-        "--epochs",
-        str(EPOCHS),
-        "--results",
-        str(tmp_path / "ray"),
-        "--checkpoints",
-        str(tmp_path / "runs"),
-    ]
+    words = ["reproduce", "digits", "--engine", "ray", "--cpus", "1", "--device", "cpu", "--rate", "0.4"]
+    words += ["--epochs", str(EPOCHS), "--results", str(tmp_path / "ray")]
+    words += ["--checkpoints", str(tmp_path / "runs")]
     log = tmp_path / "log"
     with log.open("w") as file:
         driver = subprocess.Popen([sys.executable, "-c", code, *words], env=ENV, stdout=file, stderr=file)
@@ -73,8 +54,8 @@ def test_rows_are_those_of_the_local_engine_past_a_killed_worker(tmp_path: Path)
     assert driver.returncode == 0, said
     assert killed is not None
 
-    specs = grid.part(grid.digits(range(1)), noise_rate=[0.4])
-    specs = [grid.changed(spec, {"epochs": EPOCHS}) for spec in specs]
+    specs = part(named_grid("digits"), noise_rate=[0.4])
+    specs = [changed(spec, {"epochs": EPOCHS}) for spec in specs]
     local = run(specs, results=tmp_path / "local", checkpoints=tmp_path / "local-runs", device="cpu")
     assert len(local.rows) == 5
     stores = Store(tmp_path / "local"), Store(tmp_path / "ray")
@@ -97,12 +78,10 @@ def test_own_ray_shares_of_a_gpu_and_a_failed_run(tmp_path: Path) -> None:
 import json
 from dataclasses import replace
 import ray
-from tolerant.experiment import grid
-from tolerant.experiment.cluster import Cluster
-from tolerant.experiment.run import run
+from tolerant.experiment import Cluster, changed, named_grid, part, run
 
 ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, object_store_memory=100 << 20)
-good = grid.changed(grid.part(grid.digits(range(1)), method=["lq"], noise_rate=[0.2])[0], {{"epochs": 2}})
+good = changed(part(named_grid("digits"), method=["lq"], noise_rate=[0.2])[0], {{"epochs": 2}})
 bad, greedy = replace(good, dataset="digit"), replace(good, model="resnet34", model_args={{}})
 folders = {{"results": {str(tmp_path / "rows")!r}, "checkpoints": {str(tmp_path / "runs")!r}}}
 report = run([bad, good], device="cpu", cluster=Cluster(gpus=0.5), **folders)

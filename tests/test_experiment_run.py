@@ -24,15 +24,16 @@ from typer.testing import CliRunner
 
 from tolerant.cli.reproduce import reproduce
 from tolerant.data import CARDS, Card, load
-from tolerant.experiment import attempt, claim, engines, grid, work
+from tolerant.experiment import RunSpec, Store, changed, named_grid, one_run, part, run, with_needs
 from tolerant.experiment import row as row_module
-from tolerant.experiment.claim import Claim, Outcome
-from tolerant.experiment.problem import make_problem
-from tolerant.experiment.progress import Progress
+from tolerant.experiment.engines.local import Runner
+from tolerant.experiment.engines.processes import run_in_processes
+from tolerant.experiment.one_run import Outcome, Reservation
 from tolerant.experiment.row import choose
-from tolerant.experiment.run import run
-from tolerant.experiment.spec import RunSpec
-from tolerant.experiment.store import Store, locked
+from tolerant.experiment.spec import rows_by_key
+from tolerant.experiment.time_left import GridProgress
+from tolerant.experiment.training_data import TrainingData, training_data
+from tolerant.locks import FileLock
 
 VOLATILE = ("time_s", "device_s", "peak_mem_mib", "finished", "hardware", "commit")
 
@@ -43,8 +44,8 @@ def lasting(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def tiny(*methods: str, seeds: int = 1) -> list[RunSpec]:
-    specs = grid.part(grid.digits(range(seeds)), method=methods, noise_rate=[0.4])
-    return [grid.changed(spec, {"epochs": 3}) for spec in specs]
+    specs = part(named_grid("digits", range(seeds)), method=methods, noise_rate=[0.4])
+    return [changed(spec, {"epochs": 3}) for spec in specs]
 
 
 def test_a_removed_row_is_reproduced(tmp_path: Path) -> None:
@@ -68,13 +69,13 @@ def test_a_removed_row_is_reproduced(tmp_path: Path) -> None:
 
 def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = []
-    make_job = work.Job
+    make_job = one_run.Job
 
     def spy(**values: Any) -> Any:
         used.append((values["name"], values["transition"]))
         return make_job(**values)
 
-    monkeypatch.setattr(work, "Job", spy)
+    monkeypatch.setattr(one_run, "Job", spy)
     (spec,) = tiny("forward-estimated")
     report = run([spec], results=tmp_path, checkpoints=tmp_path / "runs")
     assert spec.needs is not None
@@ -96,7 +97,7 @@ def test_the_rows_of_a_run_go_when_it_ends(tmp_path: Path) -> None:
 
     def tell(outcome: Outcome) -> None:
         gc.collect()
-        alive.append(sum(type(each) is work.Work for each in gc.get_objects()))
+        alive.append(sum(type(each) is TrainingData for each in gc.get_objects()))
 
     run(tiny("cce", "lq", "mae"), results=tmp_path, checkpoints=tmp_path / "runs", tell=tell)
     assert alive == [1, 1, 1]  # the one whose end is told of
@@ -106,12 +107,12 @@ def test_a_run_is_trained_as_its_spec_says(tmp_path: Path) -> None:
     (pruned,) = tiny("truncated-lq")
     (corrected,) = tiny("forward-estimated")
     for spec in (pruned, replace(corrected, transition="true")):
-        job = work.Work(spec, tmp_path, None).job
+        job = one_run.make_job(spec, training_data(spec), tmp_path, None)
         for name in ("model", "loss", "recipe", "prune"):
             assert getattr(job, name) == getattr(spec, name)
         assert (job.model_args, job.loss_args) == (dict(spec.model_args), dict(spec.loss_args))
     assert pruned.prune is not None
-    assert np.array_equal(job.transition, make_problem(corrected).transition)
+    assert np.array_equal(job.transition, training_data(corrected).transition)
 
 
 def test_the_command_plans_runs_stores_and_says_what_failed(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_the_command_plans_runs_stores_and_says_what_failed(tmp_path: Path) -> N
 def test_a_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
     broken = replace(tiny("cce")[0], dataset="digit")
     needy = replace(tiny("forward-estimated")[0], dataset="digit")
-    wild = grid.changed(tiny("lq")[0], {"lr": 1e30})
+    wild = changed(tiny("lq")[0], {"lr": 1e30})
     good = tiny("lq")
     report = run([broken, needy, wild, *good], results=tmp_path, checkpoints=tmp_path / "runs")
     assert [row["key"] for row in report.rows] == [good[0].key]
@@ -168,34 +169,34 @@ def test_what_another_process_is_doing_is_left_to_it(tmp_path: Path) -> None:
     (spec,) = tiny("cce")
     folder = tmp_path / "runs" / spec.key
     folder.mkdir(parents=True)
-    runner = attempt.Runner(str(tmp_path), str(tmp_path / "runs"))
-    with locked(folder):
+    runner = Runner(str(tmp_path), str(tmp_path / "runs"))
+    with FileLock(folder / ".lock"):
         assert runner(spec).status == "busy"
     assert runner(spec).status == "done"
     assert runner(spec).status == "stored"
-    needy = Claim(tiny("forward-estimated")[0], tmp_path / "no rows", tmp_path / "runs")
+    needy = Reservation(tiny("forward-estimated")[0], tmp_path / "no rows", tmp_path / "runs")
     outcome = needy.take()  # the run it needs is not there yet: another's, who may start this one, too
     assert outcome is not None
     assert outcome.status == "busy"
-    with locked(needy.folder, wait=False) as free:
-        assert free
+    assert FileLock(needy.folder / ".lock").acquire(wait=False)
 
 
-def test_a_folder_removed_while_it_is_claimed_is_made_again(
+def test_a_folder_removed_while_it_is_reserved_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process stores the row, and removes the folder, between making it and locking it."""
     (spec,) = tiny("cce")
     gone: list[Path] = []
+    acquire = FileLock.acquire
 
-    def late(path: Path, *, wait: bool) -> Any:
-        if not gone:
-            shutil.rmtree(path)
-            gone.append(path)
-        return locked(path, wait=wait)
+    def late(lock: FileLock, *, wait: bool = True) -> bool:
+        if not gone and lock.path.parent.name == spec.key:
+            shutil.rmtree(lock.path.parent)
+            gone.append(lock.path.parent)
+        return acquire(lock, wait=wait)
 
-    monkeypatch.setattr(claim, "locked", late)
-    assert attempt.Runner(str(tmp_path), str(tmp_path / "runs"))(spec).status == "done"
+    monkeypatch.setattr(FileLock, "acquire", late)
+    assert Runner(str(tmp_path), str(tmp_path / "runs"))(spec).status == "done"
     assert gone == [tmp_path / "runs" / spec.key]
 
 
@@ -214,20 +215,20 @@ def test_a_folder_removed_while_it_is_found_is_made_again(
         mkdir(path, *mode)
 
     monkeypatch.setattr(os, "mkdir", late)
-    assert Claim(spec, tmp_path, tmp_path / "runs").take() is None
+    assert Reservation(spec, tmp_path, tmp_path / "runs").take() is None
     assert gone
 
 
 def test_a_result_that_cannot_be_stored_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    estimate = work.estimate_transition
+    estimate = row_module.estimate_transition
 
-    def once(result: Any, problem: Any, device: Any) -> Any:
-        monkeypatch.setattr(work, "estimate_transition", estimate)
+    def once(result: Any, data: Any, device: Any) -> Any:
+        monkeypatch.setattr(row_module, "estimate_transition", estimate)
         raise ValueError("probs must be probabilities")
 
-    monkeypatch.setattr(work, "estimate_transition", once)
+    monkeypatch.setattr(row_module, "estimate_transition", once)
     bad, *good = tiny("cce", "lq", seeds=2)
     report = run([bad, *good], results=tmp_path, checkpoints=tmp_path / "runs")
     assert [(outcome.spec, outcome.text) for outcome in report.failed] == [
@@ -236,10 +237,10 @@ def test_a_result_that_cannot_be_stored_does_not_stop_the_others(
     assert [row["key"] for row in report.rows] == [spec.key for spec in good]
 
 
-class Deadly(attempt.Runner):
+class Deadly(Runner):
     """Takes its worker down with every run of cross entropy."""
 
-    def __call__(self, spec: RunSpec) -> claim.Outcome:
+    def __call__(self, spec: RunSpec) -> Outcome:
         if spec.method == "cce":
             with (Path(self.checkpoints) / "deaths").open("a") as file:
                 file.write("x")
@@ -248,9 +249,9 @@ class Deadly(attempt.Runner):
 
 
 def test_a_run_that_takes_its_worker_down_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
-    told: list[claim.Outcome] = []
+    told: list[Outcome] = []
     bad, good = tiny("cce", "lq")
-    engines.in_processes([bad, good], Deadly(str(tmp_path), str(tmp_path)), told.append, workers=1)
+    run_in_processes([bad, good], Deadly(str(tmp_path), str(tmp_path)), told.append, workers=1)
     assert {outcome.spec: (outcome.status, outcome.text) for outcome in told}[bad] == (
         "failed",
         "its worker died 3 times",
@@ -260,9 +261,9 @@ def test_a_run_that_takes_its_worker_down_is_given_up_and_the_others_go_on(tmp_p
 
 
 def test_workers_end_when_the_last_run_needs_one_that_failed(tmp_path: Path) -> None:
-    told: list[claim.Outcome] = []
-    specs = grid.with_needs(tiny("forward-estimated"))
-    engines.in_processes(specs, Deadly(str(tmp_path), str(tmp_path)), told.append, workers=2)
+    told: list[Outcome] = []
+    specs = with_needs(tiny("forward-estimated"))
+    run_in_processes(specs, Deadly(str(tmp_path), str(tmp_path)), told.append, workers=2)
     assert [outcome.spec for outcome in told] == specs
     assert [outcome.status for outcome in told] == ["failed", "failed"]
     assert "which failed" in told[1].text
@@ -278,11 +279,11 @@ def test_rows_from_before_a_new_value_still_count(tmp_path: Path) -> None:
     assert run([spec], results=tmp_path, checkpoints=tmp_path / "runs").done == 0
     old["versions"]["training"] -= 1
     (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
-    assert claim.stored(Store(tmp_path)).keys() == {"0" * 16}
+    assert rows_by_key(Store(tmp_path).rows()).keys() == {"0" * 16}
     old["versions"]["training"] += 1
     old["spec"]["loss"] = "a loss of the past"
     (tmp_path / "digits.jsonl").write_text(json.dumps(old) + "\n")
-    assert claim.stored(Store(tmp_path)).keys() == {"0" * 16}
+    assert rows_by_key(Store(tmp_path).rows()).keys() == {"0" * 16}
 
 
 def test_the_rules_choose_their_epochs() -> None:
@@ -302,12 +303,12 @@ def test_the_rules_choose_their_epochs() -> None:
 def test_the_same_seed_gives_every_method_the_same_wrong_labels(noise: str) -> None:
     rate = 0.0 if noise == "none" else 0.4
     one, other = (replace(s, noise=noise, noise_rate=rate) for s in tiny("cce", "lq"))
-    labels = [make_problem(spec).train.given_labels for spec in (one, other)]
+    labels = [training_data(spec).train.given_labels for spec in (one, other)]
     assert (labels[0] == labels[1]).all()
     other = replace(one, recipe=replace(one.recipe, seed=1))
-    assert (make_problem(other).train.given_labels == labels[0]).all() == (noise == "none")
+    assert (training_data(other).train.given_labels == labels[0]).all() == (noise == "none")
     expected = {"uniform": 0.36, "symmetric": 0.4, "class-dependent": 0.4, "none": 0.0}[noise]
-    assert make_problem(one).realised_noise_rate == pytest.approx(expected, abs=0.04)
+    assert training_data(one).realised_noise_rate == pytest.approx(expected, abs=0.04)
 
 
 def test_labels_as_they_were_found_need_no_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,21 +324,21 @@ def test_labels_as_they_were_found_need_no_truth(tmp_path: Path, monkeypatch: py
 
 
 def test_open_set_rows_belong_to_no_class(data_folder: Path) -> None:
-    (spec,) = grid.part(grid.GRIDS["table2"]([0]), noise=["open-set"], method=["cce"])
-    problem = make_problem(spec)
-    outside = problem.train.true_labels == -1
+    (spec,) = part(named_grid("table2"), noise=["open-set"], method=["cce"])
+    data = training_data(spec)
+    outside = data.train.true_labels == -1
     assert outside.mean() == pytest.approx(0.4, abs=0.01)
-    assert problem.train.flipped.mean() == pytest.approx(problem.realised_noise_rate)
+    assert data.train.flipped.mean() == pytest.approx(data.realised_noise_rate)
 
 
 def test_progress_goes_on_when_stored_runs_took_no_time(capsys: pytest.CaptureFixture[str]) -> None:
     (spec,) = tiny("cce")
     row = {"spec": spec.to_dict(), "device_s": 0.0}
-    Progress([spec], [row]).tell(claim.Outcome(spec, "done", "last epoch 90.00"))
+    GridProgress([spec], [row]).tell(Outcome(spec, "done", "last epoch 90.00"))
     told = capsys.readouterr().err
     assert told == "done   digits uniform 0.4 cce seed 0: last epoch 90.00 · 1 of 1 runs, all over\n"
     (other,) = tiny("mae")
-    Progress([spec, other], [row]).tell(claim.Outcome(spec, "done"))
+    GridProgress([spec, other], [row]).tell(Outcome(spec, "done"))
     assert capsys.readouterr().err.endswith("1 of 2 runs, no estimate yet\n")
 
 
@@ -383,13 +384,13 @@ def test_without_file_locks_nothing_starts_and_reports_can_be_read(
 
 
 LATE = """
-from tolerant.experiment.engines import _Team
-hire = _Team._hire
-def late(team):
-    pipe = hire(team)
-    team._workers[pipe].join()
+from tolerant.experiment.engines.processes import _Pool
+start = _Pool._start
+def late(pool):
+    pipe = start(pool)
+    pool._workers[pipe].join()
     return pipe
-_Team._hire = late
+_Pool._start = late
 """
 
 
@@ -397,9 +398,7 @@ _Team._hire = late
 def test_a_script_without_a_main_guard_is_told(tmp_path: Path, first: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        f"{first}from tolerant.experiment.grid import digits\n"
-        "from tolerant.experiment.run import run\n"
-        "run(digits(), workers=1)\n"
+        f'{first}from tolerant.experiment import named_grid, run\nrun(named_grid("digits"), workers=1)\n'
     )
     command = [sys.executable, str(script)]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
@@ -447,7 +446,7 @@ def test_thirty_runs_survive_kill_9_of_driver_and_workers(tmp_path: Path) -> Non
             assert seeds < 10, kills
     lines = (tmp_path / "results" / "digits.jsonl").read_text().splitlines()
     keys = [json.loads(line)["key"] for line in lines if line.endswith("}")]
-    wanted = [grid.changed(spec, {"epochs": 3}) for spec in grid.digits(range(seeds))]
+    wanted = [changed(spec, {"epochs": 3}) for spec in named_grid("digits", range(seeds))]
     assert sorted(keys) == sorted(spec.key for spec in wanted)
     assert len(keys) == 10 * seeds
     assert kills == {"driver": 2, "worker": 2}

@@ -13,12 +13,19 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from tolerant.cli.reproduce import reproduce
-from tolerant.experiment import gce2018, grid, paper, problem, spec
-from tolerant.experiment.check import check
-from tolerant.experiment.run import run
-from tolerant.experiment.spec import RunSpec
-from tolerant.experiment.store import Store
-from tolerant.report.rows import PROTOCOLS
+from tolerant.experiment import (
+    RunSpec,
+    Store,
+    changed,
+    named_grid,
+    part,
+    run,
+    spec,
+    training_data,
+    with_needs,
+)
+from tolerant.experiment.papers import experiments, find
+from tolerant.experiment.trainable import check_trainable
 from tolerant.train import PruneSchedule, Recipe
 
 SPEC = RunSpec(dataset="digits", model="mlp", loss="lq", loss_args={"q": 0.7}, prune=PruneSchedule(3, 1, 0.5))
@@ -39,17 +46,16 @@ OTHER: dict[str, Any] = {
 
 def test_stored_rows_are_runs_of_the_grids():
     """Else `reproduce` would train anew what the docs show as done."""
-    names = {protocol: name for name, protocol in PROTOCOLS.items()}
     rows = Store(Path(__file__).parents[1] / "results").rows()
     assert len(rows) > 60
     for row in rows:
         protocol, _, change = row["spec"]["protocol"].partition(" ")
-        changes = dict(word.split("=") for word in change.split(",") if word)
-        specs = grid.GRIDS[names[protocol]]([row["spec"]["recipe"]["seed"]])
-        if protocol == PROTOCOLS["figure1"]:
-            specs += grid.GRIDS["figure1"]([row["spec"]["recipe"]["seed"]])
-        keys = {grid.changed(spec, {n: json.loads(v) for n, v in changes.items()}).key for spec in specs}
-        assert row["key"] in keys, row["spec"]
+        changes = {
+            name: json.loads(value) for name, _, value in (w.partition("=") for w in change.split(",") if w)
+        }
+        names = [name for name, (paper, each) in experiments().items() if paper.protocol(each) == protocol]
+        specs = [spec for name in names for spec in named_grid(name, [row["spec"]["recipe"]["seed"]])]
+        assert row["key"] in {changed(spec, changes).key for spec in specs}, row["spec"]
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(RunSpec)])
@@ -72,15 +78,17 @@ def test_equal_however_written() -> None:
     assert hash(one) == hash(other)
 
 
-@pytest.mark.parametrize("name", grid.GRIDS)
+@pytest.mark.parametrize("name", experiments())
 def test_grids_round_trip_and_have_no_doubles(name: str) -> None:
-    specs = grid.GRIDS[name](range(2))
+    specs = named_grid(name, range(2))
     for each in specs:
         again = RunSpec.from_dict(json.loads(json.dumps(each.to_dict())))
         assert again == each
         assert again.key == each.key
     assert len({each.key for each in specs}) == len(specs)
-    assert {each.protocol for each in specs} == {PROTOCOLS[name]}
+    paper, experiment = find(name)
+    assert {each.protocol for each in specs} == {paper.protocol(experiment)}
+    assert {each.method for each in specs} <= paper.methods.keys()
 
 
 @pytest.mark.parametrize(
@@ -103,8 +111,9 @@ def test_wrong_specs_are_named(values: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("table", ["table1", "table2"])
 def test_the_grids_cover_the_papers_tables(table: str) -> None:
-    cells = {(c.dataset, c.noise, c.rate, c.method) for c in paper.cells(table)}
-    ours = {(s.dataset, s.noise, s.noise_rate, s.method) for s in grid.GRIDS[table]([0])}
+    paper, experiment = find(table)
+    cells = {(c.dataset, c.noise, c.rate, c.method) for c in paper.cells(experiment)}
+    ours = {(s.dataset, s.noise, s.noise_rate, s.method) for s in named_grid(table)}
     # Wang et al.'s own method is not ours to run.
     assert {cell for cell in cells - ours if cell[3] != "wang-iterative"} == set()
     assert ours - cells == set()
@@ -113,48 +122,48 @@ def test_the_grids_cover_the_papers_tables(table: str) -> None:
 
 def test_the_protocol_is_the_papers() -> None:
     cell = {"noise": ["uniform"], "noise_rate": [0.4], "method": ["truncated-lq"]}
-    ten, hundred = grid.part(gce2018.table1(), **cell, dataset=["cifar10", "cifar100"])
+    ten, hundred = part(named_grid("table1"), **cell, dataset=["cifar10", "cifar100"])
     assert (ten.model, ten.recipe.epochs, ten.recipe.milestones) == ("resnet34", 120, (40, 80))
     assert (hundred.recipe.epochs, hundred.recipe.milestones) == (150, (80, 120))
     assert ten.prune == PruneSchedule(40, 10, 0.5)
     assert hundred.prune == PruneSchedule(80, 10, 0.5)
     assert (ten.recipe.batch_size, ten.recipe.lr, ten.recipe.momentum) == (128, 0.01, 0.9)
     assert dict(ten.loss_args) == {"q": 0.7}
-    (open_set,) = grid.part(gce2018.table2(), noise=["open-set"], method=["truncated-lq"])
+    (open_set,) = part(named_grid("table2"), noise=["open-set"], method=["truncated-lq"])
     assert open_set.prune == PruneSchedule(10, 10, 0.5)
     assert (open_set.recipe.epochs, open_set.recipe.augment) == (100, "none")
-    adam = gce2018.figure2()[0].recipe
+    adam = named_grid("figure2")[0].recipe
     assert (adam.optimizer, adam.lr, adam.weight_decay, adam.milestones) == ("adam", 1e-3, 0, ())
 
 
 def test_an_estimated_matrix_comes_from_the_cce_run_of_the_same_noise() -> None:
-    specs = grid.part(gce2018.table1(), dataset=["cifar10"], noise=["uniform"], noise_rate=[0.4])
-    (cce,) = grid.part(specs, method=["cce"])
-    (estimated,) = grid.part(specs, method=["forward-estimated"])
+    specs = part(named_grid("table1"), dataset=["cifar10"], noise=["uniform"], noise_rate=[0.4])
+    (cce,) = part(specs, method=["cce"])
+    (estimated,) = part(specs, method=["forward-estimated"])
     assert estimated.needs == cce
-    assert grid.with_needs([estimated, cce]) == [cce, estimated]
+    assert with_needs([estimated, cce]) == [cce, estimated]
 
 
 def test_figures_share_their_cce_runs() -> None:
-    both = Counter(s.key for s in [*gce2018.figure1(), *gce2018.figure2()])
+    both = Counter(s.key for s in [*named_grid("figure1"), *named_grid("figure2")])
     assert sorted(both.values())[-2:] == [1, 2]
 
 
 def test_a_changed_grid_never_mixes_with_the_real_one() -> None:
-    spec = grid.part(gce2018.table1(), method=["truncated-lq"])[0]
-    short = grid.changed(spec, {"epochs": 3, "weight_decay": 1e-4})
+    spec = part(named_grid("table1"), method=["truncated-lq"])[0]
+    short = changed(spec, {"epochs": 3, "weight_decay": 1e-4})
     assert short.protocol == "gce2018-table1 epochs=3,weight_decay=0.0001"
     assert (short.recipe.epochs, short.recipe.milestones) == (3, (1, 2))
     assert short.prune == PruneSchedule(1, 1, 0.5)
     # Even a change that changes nothing keeps its mark.
-    assert grid.changed(spec, {"epochs": 120}).key != spec.key
+    assert changed(spec, {"epochs": 120}).key != spec.key
     with pytest.raises(ValueError, match="a change must be one of"):
-        grid.changed(spec, {"epoch": 3})
+        changed(spec, {"epoch": 3})
 
 
 def test_a_part_of_a_grid_that_is_not_there_is_named() -> None:
     with pytest.raises(ValueError, match=r"method must be among cce, .*; got 'gce'"):
-        grid.part(grid.digits(), method=["gce"])
+        part(named_grid("digits"), method=["gce"])
 
 
 WRONG_CHANGES = {
@@ -246,28 +255,34 @@ def test_specs_that_cannot_be_trained_start_nothing(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", grid.GRIDS)
+@pytest.mark.parametrize("name", experiments())
 def test_every_grid_can_be_trained(name: str) -> None:
-    check(grid.GRIDS[name]([0]))
+    check_trainable(named_grid(name))
 
 
 def test_changes_that_need_each_other_come_in_any_order() -> None:
     one = {"validation_fraction": 0, "select": "last"}
     for changes in (one, dict(reversed(one.items()))):
-        recipe = grid.changed(grid.digits()[0], changes).recipe
+        recipe = changed(named_grid("digits")[0], changes).recipe
         assert (recipe.validation_fraction, recipe.select) == (0, "last")
 
 
 def test_an_unknown_device_is_refused_before_workers_start(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'; got 'gpu'"):
-        run(grid.digits(), results=tmp_path / "rows", checkpoints=tmp_path / "runs", device="gpu", workers=1)
+        run(
+            named_grid("digits"),
+            results=tmp_path / "rows",
+            checkpoints=tmp_path / "runs",
+            device="gpu",
+            workers=1,
+        )
 
 
 def test_missing_data_are_told_of_before_the_first_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOLERANT_DATA", str(tmp_path / "empty"))
-    problem._load.cache_clear()  # another test may have had the data
+    training_data._load.cache_clear()  # another test may have had the data
     app = Typer()
     app.command()(reproduce)
     words = ["table2", "--results", str(tmp_path / "rows"), "--checkpoints", str(tmp_path / "runs")]
@@ -275,4 +290,4 @@ def test_missing_data_are_told_of_before_the_first_run(
     assert isinstance(said.exception, FileNotFoundError)
     assert "`tolerant download cifar10` gets it" in str(said.exception)
     assert not list(tmp_path.iterdir())
-    problem.find_data(grid.digits())  # which scikit-learn brings, and which need no others
+    training_data.load_all(named_grid("digits"))  # which scikit-learn brings, and which need no others

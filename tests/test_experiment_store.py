@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import multiprocessing
 import os
-import stat
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tolerant.cli import make_app
-from tolerant.experiment.claim import Claim, stored
-from tolerant.experiment.grid import digits
-from tolerant.experiment.store import Store, locked
-from tolerant.report.rows import select
+from tolerant.experiment import Store
+from tolerant.experiment.spec import rows_by_key
+from tolerant.report.selection import select
 
 ROW = {"spec": {}, "versions": {}}
 
@@ -60,7 +57,7 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path, cut: int) -> None:
 def test_a_file_of_another_tool_is_skipped_and_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "other.jsonl").write_text(f"{line}\n")
     store = Store(tmp_path)
-    assert (stored(store), select(store, "digits"), store.torn()) == ({}, [], ["other.jsonl:1"])
+    assert (rows_by_key(store.rows()), select(store, "digits"), store.torn()) == ({}, [], ["other.jsonl:1"])
     said = CliRunner().invoke(make_app(), ["report", "digits", "--results", str(tmp_path)])
     assert f"{tmp_path}/other.jsonl:1 does not hold a complete row and was skipped" in said.output
 
@@ -124,25 +121,3 @@ def test_several_writers_lose_and_double_nothing(tmp_path: Path) -> None:
         process.join()
     keys = [json.loads(line)["key"] for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
     assert sorted(keys, key=int) == [str(number) for number in range(15)]
-
-
-def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
-    with locked(tmp_path) as first, locked(tmp_path, wait=False) as second:
-        assert (first, second) == (True, False)
-    with locked(tmp_path, wait=False) as again:
-        assert again
-
-
-def test_locks_are_of_files_opened_for_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NFS hands only these on to its server; on a folder it locks for this machine alone."""
-    seen = []
-
-    def flock(handle: int, operation: int) -> None:
-        mode = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE
-        seen.append((stat.S_ISREG(os.fstat(handle).st_mode), mode == os.O_RDWR))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    assert Store(tmp_path / "results").append({**ROW, "key": "a"})
-    assert Claim(digits()[0], tmp_path / "others", tmp_path / "runs").take() is None
-    assert seen == [(True, True)] * 2
-    assert Store(tmp_path / "results").rows() == [{**ROW, "key": "a"}]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tolerant.report.speed import GFLOP
+from tolerant.report.benchmarks import GFLOP
 from tolerant.train.networks.models import MODELS, build
 
 

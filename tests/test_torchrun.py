@@ -15,9 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 from test_experiment_run import lasting
 
-from tolerant.experiment import grid
-from tolerant.experiment.run import run
-from tolerant.experiment.store import Store
+from tolerant.experiment import Store, changed, named_grid, part, run
 
 RANKS = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 ALONE = (sys.executable,)
@@ -115,24 +113,26 @@ def test_a_killed_rank_costs_no_row(data, tmp_path):
 @pytest.mark.filterwarnings("ignore:pruning at k")  # six epochs are few
 def test_two_ranks_make_the_row_of_the_local_engine(tmp_path):
     """A run of the digits grid: the same key, the same numbers."""
-    spec = grid.changed(
-        grid.part(grid.digits(range(1)), method=["truncated-lq"], noise_rate=[0.4])[0], CHANGES
-    )
+    (spec,) = part(named_grid("digits"), method=["truncated-lq"], noise_rate=[0.4])
+    spec = changed(spec, CHANGES)
     report = run([spec], results=tmp_path / "results", checkpoints=tmp_path / "runs", device="cpu")
     script = tmp_path / "script.py"
     script.write_text(f"""
 import json, torch
-from tolerant.experiment.spec import RunSpec
-from tolerant.experiment.work import Work
+from tolerant.experiment import RunSpec
+from tolerant.experiment.one_run import make_job
+from tolerant.experiment.row import make_row
+from tolerant.experiment.training_data import training_data
 from tolerant.train.engine import ranks as distributed
 from tolerant.train import Fleet
 
 with distributed.join() as ranks:
     spec = RunSpec.from_dict(json.loads({json.dumps(spec.to_dict())!r}))
-    work = Work(spec, {str(tmp_path / "two")!r}, None)
-    (result,) = Fleet(device="cpu", progress="quiet").run([work.job])
+    data = training_data(spec)
+    job = make_job(spec, data, {str(tmp_path / "two")!r}, None)
+    (result,) = Fleet(device="cpu", progress="quiet").run([job])
     if ranks.rank == 0:
-        made = work.row(result, torch.device("cpu"), wall_s=0.0, share=1.0, side_by_side=1)
+        made = make_row(spec, data, result, torch.device("cpu"), wall_s=0.0, share=1.0, side_by_side=1)
         open({str(tmp_path / "made.json")!r}, "w").write(json.dumps(made))
 """)
     done = subprocess.run(

@@ -11,23 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tolerant.cli.options import Device, refuse
+from tolerant.experiment.papers import computed, experiments
+
+NAMES = (*experiments(), *computed())
 
 if TYPE_CHECKING:
-    from tolerant.experiment.cluster import Cluster
-    from tolerant.experiment.spec import RunSpec
-    from tolerant.experiment.store import Store
+    from tolerant.experiment import Cluster, RunSpec, Store
+    from tolerant.experiment.paper import Paper
 
-
-class Experiment(StrEnum):
-    """What can be reproduced."""
-
-    table1 = "table1"
-    table2 = "table2"
-    figure1 = "figure1"
-    figure2 = "figure2"
-    cifar_n = "cifar-n"
-    theory = "theory"
-    digits = "digits"
+    Name = str
+else:
+    Name = StrEnum("Name", [(name, name) for name in NAMES])
 
 
 class Engine(StrEnum):
@@ -43,9 +37,7 @@ def _only(what: str) -> Any:
 
 def reproduce(
     context: typer.Context,
-    experiment: Annotated[
-        Experiment, typer.Argument(metavar="EXPERIMENT", help=f"One of {', '.join(Experiment)}.")
-    ],
+    experiment: Annotated[Name, typer.Argument(metavar="EXPERIMENT", help=f"One of {', '.join(NAMES)}.")],
     dataset: Annotated[str | None, _only("data sets")] = None,
     noise: Annotated[str | None, _only("kinds of noise")] = None,
     rate: Annotated[str | None, _only("noise rates")] = None,
@@ -87,12 +79,12 @@ def reproduce(
     ] = False,
 ) -> None:
     """Run the paper's experiments that are not stored yet; if stopped, the same command resumes."""
-    if experiment is Experiment.theory:
-        from tolerant.experiment.theory import tables
-
+    if experiment in computed():
         others = [name for name in context.params if name != "experiment"]
-        refuse(context, others, "theory has no options: its numbers are computed, nothing is run or stored")
-        typer.echo(tables())
+        why = f"{experiment} has no options: its numbers are computed, nothing is run or stored"
+        refuse(context, others, why)
+        paper, module = computed()[experiment]
+        typer.echo(paper.compute(module))
         return
     if engine is Engine.local:
         why = "is for a Ray cluster; add --engine ray, or use --fleet or --workers on this machine"
@@ -102,11 +94,11 @@ def reproduce(
     if fleet > 1 and workers:
         why = "puts one run into each process, which leaves --fleet nothing to do; give one of them"
         raise typer.BadParameter(why, param_hint="--workers")
-    from tolerant.experiment.store import Store
+    from tolerant.experiment import Store
 
     try:
         specs = _specs(
-            experiment.value,
+            str(experiment),
             range(seeds),
             {
                 "dataset": _split(dataset),
@@ -125,11 +117,11 @@ def reproduce(
             err=True,
         )
     if dry_run:
-        _plan(specs, store)
+        _plan(specs, store, experiments()[experiment][0])
         return
     cluster = None
     if engine is Engine.ray:
-        from tolerant.experiment.cluster import Cluster
+        from tolerant.experiment import Cluster
 
         cluster = Cluster(address, cpus, gpus)
     failed = _run(specs, store, checkpoints, device, fleet, workers, cluster)
@@ -138,17 +130,17 @@ def reproduce(
 
 
 def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dict[str, Any]) -> list[RunSpec]:
-    from tolerant.experiment.check import check
-    from tolerant.experiment.grid import GRIDS, changed, part
+    from tolerant.experiment import changed, named_grid, part
+    from tolerant.experiment.trainable import check_trainable
 
-    specs = part(GRIDS[name](seeds), **wanted)
+    specs = part(named_grid(name, seeds), **wanted)
     # A table has methods with and without q and k; if none has it, nothing would change but the name.
     if "q" in changes and not any("q" in dict(spec.loss_args) for spec in specs):
         raise ValueError("--change q=... is for L_q, which none of these runs uses. Leave it out.")
     if "k" in changes and all(spec.prune is None for spec in specs):
         raise ValueError("--change k=... is for pruning, and none of these runs prunes. Leave it out.")
     specs = [changed(spec, changes) for spec in specs]
-    check(specs)
+    check_trainable(specs)
     return specs
 
 
@@ -161,17 +153,17 @@ def _run(
     workers: int,
     cluster: Cluster | None,
 ) -> int:
-    from tolerant.experiment.problem import find_data
-    from tolerant.experiment.progress import Progress
-    from tolerant.experiment.run import missing, run
+    from tolerant.experiment import missing, run
+    from tolerant.experiment.time_left import GridProgress
+    from tolerant.experiment.training_data import load_all
 
     todo = missing(specs, store)
     typer.echo(f"{len(specs)} runs requested, {len(todo)} to do", err=True)
     if cluster is None:  # its machines have data of their own
-        find_data(todo)
-    with Progress(todo, store.rows()) as progress:
+        load_all(todo)
+    with GridProgress(todo, store.rows()) as progress:
         try:
-            report = run(
+            finished = run(
                 specs,
                 results=store.folder,
                 checkpoints=checkpoints,
@@ -185,19 +177,17 @@ def _run(
         except KeyboardInterrupt:
             typer.echo("stopped; the same command resumes from the checkpoints", err=True)
             raise typer.Exit(130) from None
-    typer.echo(f"{len(report.rows)} of {len(specs)} runs are stored in {store.folder}")
-    for outcome in report.failed:
+    typer.echo(f"{len(finished.rows)} of {len(specs)} runs are stored in {store.folder}")
+    for outcome in finished.failed:
         typer.echo(f"failed: {outcome.spec.title()} ({outcome.spec.key}): {outcome.text}", err=True)
-    if report.failed:
+    if finished.failed:
         typer.echo(f"{checkpoints}/KEY/error.txt has the full message", err=True)
-    return len(report.failed)
+    return len(finished.failed)
 
 
-def _plan(specs: Sequence[RunSpec], store: Store) -> None:
-    from tolerant.experiment.cost import duration, estimate_s
-    from tolerant.experiment.gce2018 import CHOICES
-    from tolerant.experiment.grid import with_needs
-    from tolerant.experiment.run import missing
+def _plan(specs: Sequence[RunSpec], store: Store, paper: Paper) -> None:
+    from tolerant.experiment import missing, with_needs
+    from tolerant.experiment.time_left import duration, estimate_s
 
     rows = store.rows()
     todo = {spec.key for spec in missing(specs, store)}
@@ -213,9 +203,9 @@ def _plan(specs: Sequence[RunSpec], store: Store) -> None:
             continue  # a needed run that is not needed any more
         state = f"about {duration(seconds)}" if spec.key in todo else "stored"
         typer.echo(f"{spec.key}  {spec.title():{width}}  {state}")
-    if specs and specs[0].protocol.startswith("gce2018"):
+    if paper.choices:
         typer.echo("\nWhere the paper is silent or can be read two ways:")
-        for name, reason in CHOICES.items():
+        for name, reason in paper.choices.items():
             typer.echo(f"- {name}: {reason}")
         typer.echo()
     where = "on the machines of the stored rows, else on one H200"

@@ -2,63 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from tolerant.experiment import gce2018
-from tolerant.experiment.protocol import with_changes
+from tolerant.experiment.names import changed_protocol
+from tolerant.experiment.papers import find
 from tolerant.experiment.spec import RunSpec
-from tolerant.train.engine.recipe import Recipe
-
-DIGITS = Recipe(
-    epochs=8,
-    batch_size=64,
-    lr=0.5,
-    weight_decay=2e-4,
-    milestones=(6,),
-    augment="none",
-    scale="unit",
-    precision="fp32",
-    score_every=1,
-)
+from tolerant.train import Recipe
 
 
-def digits(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
-    """A grid that takes seconds: scikit-learn's digits and a small MLP, for newcomers and tests."""
-    return [
-        gce2018.build(
-            method,
-            protocol="digits",
-            dataset="digits",
-            model="mlp",
-            model_args={"hidden": (64,)},
-            noise="uniform",
-            noise_rate=rate,
-            prune_start=4,
-            recipe=DIGITS,
-            seed=seed,
-        )
-        for seed in seeds
-        for rate in (0.2, 0.4)
-        for method in ("cce", "forward-estimated", "mae", "lq", "truncated-lq")
-    ]
+def named_grid(name: str, seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+    """The runs of an experiment by its name: "digits", "table1", ...
 
-
-GRIDS: dict[str, Callable[[Iterable[int]], list[RunSpec]]] = {
-    "table1": gce2018.table1,
-    "table2": gce2018.table2,
-    "figure1": gce2018.figure1,
-    "figure2": gce2018.figure2,
-    "cifar-n": gce2018.cifar_n,
-    "digits": digits,
-}
+    >>> len(named_grid("digits")), len(named_grid("table1"))
+    (10, 144)
+    """
+    paper, experiment = find(name)
+    return paper.specs(experiment, seeds)
 
 
 def part(specs: Iterable[RunSpec], **wanted: Iterable[Any] | None) -> list[RunSpec]:
     """The specs whose attribute is among the wanted values; None wants all of them.
 
-    >>> [spec.noise_rate for spec in part(digits(), method=["cce"], noise_rate=[0.4])]
+    >>> [spec.noise_rate for spec in part(named_grid("digits"), method=["cce"], noise_rate=[0.4])]
     [0.4]
     """
     specs = list(specs)
@@ -80,7 +47,7 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     Names are the recipe's, `noise`, `q`, `k`, and `model.OPTION`. `epochs` shrinks or stretches
     the whole schedule: milestones and pruning move along.
 
-    >>> spec = changed(digits()[0], {"epochs": 3})
+    >>> spec = changed(named_grid("digits")[0], {"epochs": 3})
     >>> spec.protocol, spec.recipe.milestones
     ('digits epochs=3', (2,))
     """
@@ -92,7 +59,9 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
             names = ", ".join(sorted(known | {"noise", "q", "k", "model.OPTION"}))
             raise ValueError(f"a change must be one of {names}; got {name!r}.")
     words = ",".join(f"{name}={_word(changes[name])}" for name in sorted(changes))
-    spec = replace(spec, protocol=with_changes(spec.protocol, words), noise=changes.get("noise", spec.noise))
+    spec = replace(
+        spec, protocol=changed_protocol(spec.protocol, words), noise=changes.get("noise", spec.noise)
+    )
     if "epochs" in changes:
         spec = _stretched(spec, replace(spec.recipe, epochs=changes["epochs"]).epochs)
     # All at once: validation_fraction=0 is refused without select="last".

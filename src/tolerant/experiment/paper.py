@@ -1,73 +1,103 @@
-"""The numbers the paper prints, and the names its tables give to methods."""
+"""The card of a paper: its experiments, the numbers it prints, and how it calls its methods.
+
+A paper is one folder in `papers`, whose `__init__` holds its card and nothing that needs the trainer (reports
+read cards, too). Beside it lie `grids.py`, a function of seeds for each experiment, and `published.json`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from tolerant.experiment.spec import RunSpec
+
+Rule = Literal["noisy_validation", "last_epoch", "best_test"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: a method on a data set at one noise, in per cent."""
+    """One number of a table: a method on a data set at one noise, in per cent."""
 
     dataset: str
     noise: str
     rate: float
     method: str
     mean: float
-    std: float | None  # table 2 prints none
+    std: float | None  # some tables print none
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A grid of runs under one protocol: the function of this name in the paper's `grids.py`."""
+
+    name: str
+    title: str
+    """As captions call it: "Table 1"."""
+    rule: Rule = "noisy_validation"
+    """Which epoch's accuracy the paper prints."""
+    protocol: str | None = None
+    """What its specs and stored rows carry; by default PAPER-NAME. Experiments that share it share runs."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What can be reproduced of a paper."""
+
+    package: str
+    """Its folder: `__name__`."""
+    title: str
+    experiments: tuple[Experiment, ...]
+    methods: Mapping[str, str] = field(default_factory=dict)
+    """Name -> title in its tables, in their order."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """Where the paper is silent or can be read two ways: what is done here, and why."""
+    computed: tuple[str, ...] = ()
+    """Modules of the folder whose `tables()` is text that needs no run."""
+    short_names: bool = False
+    """On the command line `table1` instead of PAPER-table1."""
+
+    @property
+    def name(self) -> str:
+        return self.package.rpartition(".")[2]
+
+    def called(self, name: str) -> str:
+        """An experiment's name on the command line."""
+        return name if self.short_names else f"{self.name}-{name}"
+
+    def protocol(self, experiment: Experiment) -> str:
+        return experiment.protocol or f"{self.name}-{experiment.name}"
+
+    def specs(self, experiment: Experiment, seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+        """The runs of an experiment."""
+        grids = import_module(f"{self.package}.grids")
+        make = getattr(grids, experiment.name.replace("-", "_"))
+        return [replace(spec, protocol=self.protocol(experiment)) for spec in make(seeds)]
+
+    def compute(self, name: str) -> str:
+        """The text of what is computed and not run."""
+        text: str = import_module(f"{self.package}.{name}").tables()
+        return text
+
+    def cells(self, experiment: Experiment) -> tuple[Cell, ...]:
+        """The numbers printed for an experiment, in the paper's order; none where it prints none."""
+        printed = _published(self.package).get(experiment.name, {"cells": ()})
+        return tuple(Cell(**cell) for cell in printed["cells"])
+
+    def runs(self, experiment: Experiment, method: str) -> int | None:
+        """How many runs stand behind a printed mean; None where it was copied from others, who do not say."""
+        printed = _published(self.package)[experiment.name]
+        value: int = printed["runs"]
+        return None if method in printed.get("copied", ()) else value
 
 
 @cache
-def cells(table: str) -> tuple[Cell, ...]:
-    """The cells of `table1` or `table2`, in the paper's order.
-
-    >>> next(c for c in cells("table1") if c.dataset == "cifar10" and c.method == "lq")
-    Cell(dataset='cifar10', noise='uniform', rate=0.2, method='lq', mean=89.83, std=0.2)
-    """
-    return tuple(Cell(**cell) for cell in _tables()[table]["cells"])
-
-
-def runs(table: str, method: str) -> int | None:
-    """How many runs stand behind a printed mean: five, as section 4 says of all experiments.
-
-    None for a number of table 2 that the paper took from Wang et al. 2018.
-    """
-    of_table = _tables()[table]
-    value: int = of_table["runs"]
-    return None if method in of_table.get("copied", ()) else value
-
-
-def method(spec: Mapping[str, Any]) -> str:
-    """The tables' name for what a stored spec did.
-
-    The paper trains its truncated loss as L_q on the kept rows (algorithm 1); the truncated
-    loss itself, without pruning, is another method.
-
-    >>> method({"loss": "lq", "transition": "none", "prune": {"k": 0.5}})
-    'truncated-lq'
-    >>> method({"loss": "cce", "transition": "estimated", "prune": None})
-    'forward-estimated'
-    >>> method({"loss": "truncated-lq", "transition": "none", "prune": None})
-    'truncated-lq-direct'
-    """
-    name: str = spec["loss"]
-    if spec["prune"]:
-        name = "truncated-lq" if name == "lq" else f"{name}+pruning"
-    elif name == "truncated-lq":
-        name = "truncated-lq-direct"
-    if spec["transition"] != "none":
-        forward = f"forward-{spec['transition']}"
-        name = forward if name == "cce" else f"{name}+{forward}"
-    return name
-
-
-@cache
-def _tables() -> dict[str, Any]:
-    text = files("tolerant.experiment").joinpath("gce2018_paper.json").read_text("utf-8")
-    tables: dict[str, Any] = json.loads(text)
-    return tables
+def _published(package: str) -> dict[str, Any]:
+    path = files(package).joinpath("published.json")
+    published: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return published

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from tolerant.experiment import paper
+from tolerant.experiment.names import method_name
 from tolerant.losses.registry import loss_info
 from tolerant.train import PruneSchedule, Recipe
 from tolerant.train.engine.recipe import check_keys
@@ -70,7 +70,7 @@ class RunSpec:
     @property
     def method(self) -> str:
         """The name of what is compared: `cce`, `forward-true`, `truncated-lq`, ..."""
-        return paper.method(self.to_dict())
+        return method_name(self.to_dict())
 
     @property
     def key(self) -> str:
@@ -127,3 +127,20 @@ def _frozen_args(args: Args) -> Args:
     """Sorted pairs, lists as tuples: hashable, and the same whichever way they were written."""
     pairs = sorted(dict(args).items())
     return tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in pairs)
+
+
+def rows_by_key(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Stored rows by the key their spec has today.
+
+    A field that the spec has got since then counts with its default, which means "as before" (else the
+    training version would have been raised), so old rows stay done.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault(row["key"], row)
+        if row["versions"]["training"] == TRAINING_VERSION:
+            try:
+                found.setdefault(RunSpec.from_dict(row["spec"]).key, row)
+            except ValueError:
+                continue  # a value that no longer exists
+    return found

@@ -6,12 +6,13 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tolerant.files import read_json, sync_folder, write_atomic
+from tolerant.locks import FileLock
 
 Row = dict[str, Any]
 LOCK = ".lock"
@@ -55,7 +56,7 @@ class Store:
         """
         line = json.dumps(row, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
         Path(self.folder).mkdir(parents=True, exist_ok=True)
-        with locked(self.folder):
+        with FileLock(Path(self.folder) / LOCK):
             if row["key"] in self.keys():
                 return False
             path = Path(self.folder) / file
@@ -106,30 +107,6 @@ class Store:
             for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
                 if line.strip():
                     yield _parse(line), f"{path.name}:{number}"
-
-
-@contextmanager
-def locked(folder: str | os.PathLike[str], *, wait: bool = True) -> Iterator[bool]:
-    """Hold the exclusive lock of an existing folder; yields whether it was got.
-
-    It is the lock of a file in the folder, opened for writing: on NFS other machines see such a lock, but not
-    the lock of a folder.
-    """
-    try:
-        import fcntl  # POSIX only: reading a store must work without it
-    except ImportError:
-        why = "runs are stored under the file locks of Linux and macOS, which Windows does not have: use WSL"
-        raise OSError(why) from None
-    handle = os.open(Path(folder) / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)
 
 
 def _parse(line: bytes) -> Row | None:

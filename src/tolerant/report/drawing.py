@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
 from tolerant.experiment.store import Row, Store
-from tolerant.report.table import METHODS
+from tolerant.files import write_atomic
+from tolerant.report.comparison import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,6 +103,16 @@ def finish(axis: Axes, *, legend: bool = True, bottom: float | None = None, top:
     axis.set_ylim(bottom=bottom, top=top)
     if legend:  # under the panel: curves may go anywhere inside it
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
+
+
+def save(figure: Figure, folder: Path, name: str) -> Path:
+    """As a PNG file; where it lies."""
+    buffer = io.BytesIO()
+    # Without the version in its metadata a figure of the same rows is the same file.
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    path = folder / f"{name}.png"
+    write_atomic(path, buffer.getvalue())
+    return path
 
 
 def in_math(text: str) -> str:

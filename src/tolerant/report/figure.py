@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from tolerant.data import CARDS
-from tolerant.experiment.protocol import changes_of
+from tolerant.experiment.names import protocol_changes
+from tolerant.experiment.papers import find
 from tolerant.experiment.store import Row, Store
 from tolerant.report import drawing as draw
+from tolerant.report.comparison import METHODS, Line, data_set_title
 from tolerant.report.drawing import BLACK, LINE_COLOURS
-from tolerant.report.rows import Cell, by_cell, mixed_versions
-from tolerant.report.table import METHODS, Line, data_set_title
+from tolerant.report.selection import Cell, by_cell, mixed_versions, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-METHOD_COLOURS = dict(zip(METHODS, LINE_COLOURS, strict=True))
+METHOD_COLOURS = dict(zip(METHODS, cycle(LINE_COLOURS), strict=False))
 NOISE_LINES = {"class-dependent": "--", "open-set": "-.", "human": ":"}
 Q_VALUES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -116,8 +119,8 @@ def _pruning_panel(cell: Cell) -> str:
 
 
 @draw.styled
-def differences(table: Sequence[Line], title: str) -> Figure:
-    """Ours minus the paper's for every cell, with the 95 % interval where there is one."""
+def differences(table: Sequence[Line], name: str) -> Figure:
+    """Ours minus the paper's for every cell of an experiment, with the 95 % interval where there is one."""
     table = [line for line in table if line.paper is not None]
     places = sorted({(line.dataset, line.noise) for line in table}, key=_paper_place)
     columns = min(2, max(1, len(places)))
@@ -159,13 +162,47 @@ def differences(table: Sequence[Line], title: str) -> Figure:
         axis.remove()
     axes = axes[: max(1, len(places))]
     draw.shared_legend(figure, axes)
+    title = f"{find(name)[1].title}: ours minus the paper, 95 % intervals\n(wide ones leave their panel)"
     draw.caption(figure, title + _changed(line.protocol for line in table))
     return figure
 
 
+@dataclass(frozen=True)
+class Picture:
+    """How training went: drawn from the rows of some experiments."""
+
+    draw: Callable[[Store, Sequence[Row]], Figure]
+    experiments: tuple[str, ...]
+    shows: str
+    """For those who cannot see it."""
+
+    def rows(self, store: Store, changed: str) -> list[Row]:
+        return [row for name in self.experiments for row in select(store, name, changed=changed)]
+
+
+# By their names on the command line. Other experiments have a table, and a picture of the differences.
+PICTURES = {
+    "figure1": Picture(
+        figure1,
+        ("figure1",),
+        "Test accuracy of CCE and MAE on clean labels, and p_y of right and wrong labels, by epoch.",
+    ),
+    "figure2": Picture(
+        figure2,
+        ("figure2",),
+        "Test accuracy and validation loss by epoch, for six q at three noise rates.",
+    ),
+    "pruning": Picture(
+        pruning,
+        ("table1", "table2", "cifar-n"),
+        "Precision and recall of pruning, and the rows left, by epoch, for each data set and noise.",
+    ),
+}
+
+
 def _changed(protocols: Iterable[str]) -> str:
     """What a caption must say of protocols that are not as they stand."""
-    changes = sorted({changes_of(protocol) for protocol in protocols} - {""})
+    changes = sorted({protocol_changes(protocol) for protocol in protocols} - {""})
     return f" · changed: {'; '.join(changes).replace(',', ', ')}" if changes else ""
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, from the rows the benchmarks stored."""
+"""Tables of the README and the docs from the rows that the benchmarks stored."""
 
 from __future__ import annotations
 
@@ -6,12 +6,66 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tolerant.report.brief import markdown, read_rows
-from tolerant.report.rows import NO_ROWS
+from tolerant.markdown import markdown_table
+from tolerant.report.comparison import number, unbroken
+from tolerant.report.selection import NO_ROWS
+from tolerant.report.stats import summary
 
 # Operations to train on one picture, ResNet-34 at 32 x 32 and ResNet-18 at 28 x 28: two for each
 # multiplication, three times as many as in the forward pass alone (tests/test_models.py counts them).
 GFLOP = {"resnet34": 6.953, "resnet18": 2.734}
+AUDIT_METHODS = {"cce": "cross entropy", "cleanlab": "cleanlab", "tolerant": "tolerant"}
+AUDIT_DATA = {
+    "digits": "digits, uniform",
+    "copies": "the same, a fifth of the rows four times",
+    "fashion-mnist": "Fashion-MNIST, class-dependent",
+    "trec": "TREC questions, labels by keyword rules",
+    "table": "a made-up table",
+}
+
+
+def audit(results: Path) -> str:
+    """Three ways to find wrong labels, from the rows of `benchmarks/bench_audit.py`."""
+    rows = _read(results / "bench" / "audit.jsonl")
+    if not rows:
+        return NO_ROWS
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["data"], row["method"]), []).append(row)
+    body = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        here = {way: groups[data, way] for way in AUDIT_METHODS if (data, way) in groups}
+        some = next(iter(here.values()))
+        wrong = summary([100 * row["noise_rate"] for row in some])
+        about = f"{AUDIT_DATA.get(data, data)}: {some[0]['rows']:,} rows, {wrong.mean:.0f} % wrong"
+        for what, column in (("accuracy", "test_accuracy"), ("ranking", "average_precision")):
+            means = {way: summary([100 * row[column] for row in group]) for way, group in here.items()}
+            numbers = [number(means.get(way), 1, absent="–") for way in AUDIT_METHODS]
+            body.append([about if what == "accuracy" else "", what, *numbers, str(len(some))])
+    # Two lines a data set: in one, GitHub cuts off the last columns, which are those of `tolerant`.
+    text = unbroken(markdown_table(["data", "measure", *AUDIT_METHODS.values(), "seeds"], body, "llr"))
+    machines = sorted({row["hardware"] for row in rows if "hardware" in row})
+    return text + (f"\n\nOn {', '.join(machines)}." if machines else "")
+
+
+def prune(results: Path) -> str:
+    """Memory and time of `Pruner`, from the rows of `benchmarks/bench_prune.py`."""
+    body = [
+        [
+            f"{row['rows']:,}",
+            f"{row['state_bytes_per_row']:.2f}",
+            f"{row['resident_bytes_per_row']:.2f}",
+            f"{row['build_s']:.2f}",
+            f"{row['pass_s']:.2f}",
+            f"{row['ns_per_row']:.0f}",
+            f"{row['shuffled_ns_per_row']:.0f}",
+            f"{row['update_128_us']:.0f}",
+        ]
+        for row in _read(results / "bench" / "prune.jsonl")
+    ]
+    head = ["rows", "state, bytes a row", "resident, bytes a row", "build, s", "all rows once, s"]
+    head += ["ns a row, in order", "ns a row, 10⁶ at random", "128 rows, µs"]
+    return markdown_table(head, body, "r") if body else NO_ROWS
 
 
 def loss_cpu(results: Path) -> str:
@@ -35,13 +89,14 @@ def loss_cpu(results: Path) -> str:
         "speed relative to L_q written with `F.cross_entropy`",
         "speed relative to L_q written with softmax and a power",
     ]
-    table = markdown([*head, "extra copies of the logits (ours, `F.cross_entropy`)"], body, 2)
+    head += ["extra copies of the logits (ours, `F.cross_entropy`)"]
+    table = markdown_table(head, body, "llr")
     return f"{table}\n\ntorch {found['torch']}, {found['threads']} threads, {found['rounds']} rounds."
 
 
 def loss_gpu(results: Path) -> str:
     """L_q on a GPU, time over the time of others (`benchmarks/bench_loss_gpu.py`)."""
-    rows = read_rows(results / "bench" / "loss_h200.jsonl")
+    rows = _read(results / "bench" / "loss_h200.jsonl")
     others = ("copy", "compiled cross entropy", "compiled L_q", "eager L_q")
     body = [
         [f"{row['n']} x {row['c']}", row["dtype"], *(_ratio(row.get(f"ours / {name}")) for name in others)]
@@ -49,12 +104,12 @@ def loss_gpu(results: Path) -> str:
         if row["bench"] in ("small", "large")
     ]
     head = ["rows x classes", "dtype", "a copy of 2NC values", *others[1:]]
-    return f"{markdown(head, body, 2)}\n\n{_machine(rows)}" if body else NO_ROWS
+    return f"{markdown_table(head, body, 'llr')}\n\n{_machine(rows)}" if body else NO_ROWS
 
 
 def linear(results: Path) -> str:
     """Head and loss in one (`benchmarks/bench_linear.py`)."""
-    rows = read_rows(results / "bench" / "linear_h200.jsonl")
+    rows = _read(results / "bench" / "linear_h200.jsonl")
     timed = [row for row in rows if row["bench"] == "linear"]
     eager = next((row["extra MiB"] for row in timed if row["name"] == "eager"), None)
     body = []
@@ -64,7 +119,7 @@ def linear(results: Path) -> str:
         memory = "" if extra is None else f"{extra:,.0f}"
         body.append([row["name"], f"{row['ms']:.2f}", _ratio(row["/ bare products"]), memory, share])
     head = ["", "ms", "time relative to bare products", "extra memory, MiB", "relative to eager"]
-    return f"{markdown(head, body, 1)}\n\n{_machine(rows)}" if body else NO_ROWS
+    return f"{markdown_table(head, body, 'lr')}\n\n{_machine(rows)}" if body else NO_ROWS
 
 
 def training(results: Path) -> str:
@@ -84,10 +139,12 @@ def training(results: Path) -> str:
     head += ["share of the bf16 product's speed"]
     note = f"{_where(found)} Batch 128; in the same run a bf16 product of 8192³ ran at "
     note += f"{found['product_tflops']:.0f} TFLOP/s and a copy at {found['copy_tb_s']:.2f} TB/s."
-    return f"{markdown(head, body, 2)}\n\n{note}"
+    return f"{markdown_table(head, body, 'llr')}\n\n{note}"
 
 
 BENCHES = {
+    "bench-audit": audit,
+    "bench-prune": prune,
     "bench-loss-cpu": loss_cpu,
     "bench-loss-gpu": loss_gpu,
     "bench-linear": linear,
@@ -106,3 +163,8 @@ def _machine(rows: list[dict[str, Any]]) -> str:
 def _where(row: dict[str, Any]) -> str:
     commit = (row["commit"] or "unknown")[:7]
     return f"One {row['gpu']}, torch {row['torch']}, {row['rounds']} rounds, commit {commit}."
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON Lines file; none where there is no file."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []

@@ -1,30 +1,23 @@
-"""The paper's tables beside ours, as lines, Markdown and CSV."""
+"""A paper's numbers beside ours, as lines, Markdown and CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tolerant.data import CARDS
-from tolerant.experiment import paper
-from tolerant.experiment.protocol import changes_of
+from tolerant.experiment.names import protocol_changes
+from tolerant.experiment.papers import find, papers
 from tolerant.experiment.store import Row
-from tolerant.report.rows import NO_ROWS, RULES, accuracy, by_cell
+from tolerant.markdown import markdown_table
+from tolerant.report.selection import NO_ROWS, RULES, accuracy, by_cell, cost, mixed_versions
 from tolerant.report.stats import Summary, agrees, difference_margin, summary
 
-# The rule the paper's numbers follow.
-PAPER_RULE = {"table1": "noisy_validation", "table2": "last_epoch"}
 NOISES = ("uniform", "open-set", "class-dependent")
-METHODS = {
-    "cce": "CCE",
-    "mae": "MAE",
-    "forward-true": "Forward T",
-    "forward-estimated": "Forward T̂",
-    "lq": "L_q",
-    "truncated-lq": "Truncated L_q",
-}
+# As the papers call them, in the order of their tables.
+METHODS = {name: title for paper in papers() for name, title in paper.methods.items()}
 
 
 def data_set_title(name: str) -> str:
@@ -63,58 +56,59 @@ class Line:
         return None if self.paper is None else agrees(self.main, self.paper)
 
 
-def lines(rows: Iterable[Row], report: str) -> list[Line]:
+def lines(rows: Iterable[Row], name: str) -> list[Line]:
     """A line for every cell with a row: data set, noise, rate, then method as in the paper."""
-    cells = paper.cells(report) if report in PAPER_RULE else ()
-    printed = {(c.dataset, c.noise, c.rate, c.method): c for c in cells}
-    rule = PAPER_RULE.get(report, "noisy_validation")
+    paper, experiment = find(name)
+    printed = {(c.dataset, c.noise, c.rate, c.method): c for c in paper.cells(experiment)}
     found = []
     for (protocol, dataset, noise, rate, method), group in by_cell(rows).items():
         known = printed.get((dataset, noise, rate, method))
         ours = {
-            name: summary([accuracy(row, name) for row in group])
-            for name in RULES
-            if all(name in row["result"] for row in group)
+            rule: summary([accuracy(row, rule) for row in group])
+            for rule in RULES
+            if all(rule in row["result"] for row in group)
         }
         theirs = None
         if known is not None:
-            runs = paper.runs(report, method) or 1  # not said: taken for one run
+            runs = paper.runs(experiment, method) or 1  # not said: taken for one run
             theirs = Summary(known.mean, known.std, runs)
-        found.append(Line(protocol, dataset, noise, rate, method, rule, theirs, ours))
+        found.append(Line(protocol, dataset, noise, rate, method, experiment.rule, theirs, ours))
 
     return sorted(found, key=_position)
 
 
-def markdown(table: list[Line]) -> str:
-    """The table for people. The mark says that the 95 % interval of the difference covers zero.
-
-    >>> print(markdown([]))
-    No stored rows yet.
-    """
-    if not table:
-        return NO_ROWS
+def table_text(table: list[Line]) -> str:
+    """The table for people. The mark says that the 95 % interval of the difference covers zero."""
     rule = table[0].rule
     columns: list[tuple[str, str, Callable[[Line], str]]] = [
-        ("data set", "---", lambda line: data_set_title(line.dataset)),
-        ("noise", "---", lambda line: line.noise),
-        ("rate", "---", lambda line: f"{line.rate:g}" if line.noise != "human" else ""),  # nobody set it
-        ("method", "---", lambda line: METHODS.get(line.method, line.method)),
-        ("paper", "---:", lambda line: number(line.paper)),
-        (f"ours: {RULES[rule]}", "---:", lambda line: number(line.main)),
-        ("difference", "---:", _signed_difference),
-        ("", ":-:", lambda line: "✓" if line.agrees else ""),
-        ("runs", "---:", lambda line: str(line.main.n)),
+        ("data set", "l", lambda line: data_set_title(line.dataset)),
+        ("noise", "l", lambda line: line.noise),
+        ("rate", "l", lambda line: f"{line.rate:g}" if line.noise != "human" else ""),  # nobody set it
+        ("method", "l", lambda line: METHODS.get(line.method, line.method)),
+        ("paper", "r", lambda line: number(line.paper)),
+        (f"ours: {RULES[rule]}", "r", lambda line: number(line.main)),
+        ("difference", "r", _signed_difference),
+        ("", "c", lambda line: "✓" if line.agrees else ""),
+        ("runs", "r", lambda line: str(line.main.n)),
         *(
-            (title, "---:", lambda line, name=name: number(line.ours.get(name)))
+            (title, "r", lambda line, name=name: number(line.ours.get(name)))
             for name, title in RULES.items()
             if name != rule
         ),
-        ("changed", "---", lambda line: changes_of(line.protocol)),
+        ("changed", "l", lambda line: protocol_changes(line.protocol)),
     ]
     filled = [(head, align, [cell(line) for line in table]) for head, align, cell in columns]
     # A table that the paper lacks has no numbers of the paper's.
-    shown = [[head, align, *cells] for head, align, cells in filled if any(cells)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in zip(*shown, strict=True))
+    heads, aligns, cells = zip(*(column for column in filled if any(column[2])), strict=True)
+    return markdown_table(heads, zip(*cells, strict=True), "".join(aligns))
+
+
+def table_with_notes(rows: Sequence[Row], table: list[Line]) -> str:
+    """The table, what its columns mean, and what its rows cost."""
+    if not table:
+        return NO_ROWS
+    mixed = mixed_versions(rows)
+    return f"{table_text(table)}\n\n{legend(table)} {cost(rows)}{f'; {mixed}' if mixed else ''}."
 
 
 def _signed_difference(line: Line) -> str:
@@ -173,6 +167,11 @@ def number(value: Summary | None, digits: int = 2, *, absent: str = "") -> str:
     if value is None:
         return absent
     return f"{value.mean:.{digits}f}" + ("" if value.std is None else f" ± {value.std:.{digits}f}")
+
+
+def unbroken(text: str) -> str:
+    """The same, but no line ends within a number."""
+    return text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
 def _rounded(value: float | None) -> float | None:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from tolerant.experiment.attempt import Runner
-from tolerant.experiment.check import check
-from tolerant.experiment.claim import Outcome, Tell, stored
-from tolerant.experiment.cluster import Cluster, on_cluster
-from tolerant.experiment.engines import in_processes, in_this_process
+from tolerant.experiment.engines.local import Runner, run_here
+from tolerant.experiment.engines.processes import run_in_processes
+from tolerant.experiment.engines.ray import Cluster, run_on_ray
 from tolerant.experiment.grid import with_needs
-from tolerant.experiment.spec import RunSpec
-from tolerant.experiment.store import Row, Store, locked
-from tolerant.experiment.work import OnEpoch
+from tolerant.experiment.one_run import OnEpoch, Outcome, Tell
+from tolerant.experiment.spec import RunSpec, rows_by_key
+from tolerant.experiment.store import LOCK, Row, Store
+from tolerant.experiment.trainable import check_trainable
 from tolerant.files import make_folder
+from tolerant.locks import FileLock
 from tolerant.train.engine.device import pick_device
 
 
 @dataclass(frozen=True)
-class Report:
+class Finished:
     """What `run` found and did."""
 
     rows: list[Row]
@@ -40,7 +41,7 @@ def run(
     cluster: Cluster | None = None,
     tell: Tell | None = None,
     on_epoch: OnEpoch | None = None,
-) -> Report:
+) -> Finished:
     """Run what is not stored in `results`, and the runs it needs.
 
     Any number of calls may share the folders: each run is done by one of them. A call that was
@@ -58,9 +59,9 @@ def run(
         on_epoch: called as each epoch ends.
 
     >>> import tempfile
-    >>> from tolerant.experiment.grid import digits, part
+    >>> from tolerant.experiment import named_grid, part
     >>> folder = tempfile.mkdtemp()
-    >>> specs = part(digits(), method=["lq"], noise_rate=[0.2])
+    >>> specs = part(named_grid("digits"), method=["lq"], noise_rate=[0.2])
     >>> report = run(specs, results=folder, checkpoints=folder + "/runs")
     >>> report.done, report.rows[0]["key"] == specs[0].key
     (1, True)
@@ -76,12 +77,12 @@ def run(
     store = Store(results)
     todo = missing(asked, store)
     if todo:  # refused now rather than after hours of training
-        check(todo)
+        check_trainable(todo)
         if cluster is None and device != "auto":
             pick_device(device)
         make_folder(results)
         make_folder(checkpoints)
-        with locked(results, wait=False):  # where there are no locks, no run could be claimed
+        with FileLock(Path(results) / LOCK):  # where there are no locks, no run could be reserved
             pass
     runner = Runner(os.fspath(results), os.fspath(checkpoints), device, fleet)
     outcomes: list[Outcome] = []
@@ -92,13 +93,13 @@ def run(
             tell(outcome)
 
     if cluster is not None and todo:
-        on_cluster(todo, runner, cluster, note, on_epoch)
+        run_on_ray(todo, runner, cluster, note, on_epoch)
     elif workers:
-        in_processes(todo, runner, note, workers)
+        run_in_processes(todo, runner, note, workers)
     else:
-        in_this_process(todo, runner, note, on_epoch)
-    after = stored(store)
-    return Report(
+        run_here(todo, runner, note, on_epoch)
+    after = rows_by_key(store.rows())
+    return Finished(
         rows=[after[spec.key] for spec in asked if spec.key in after],
         done=sum(outcome.status == "done" for outcome in outcomes),
         failed=[outcome for outcome in outcomes if outcome.status == "failed"],
@@ -107,6 +108,6 @@ def run(
 
 def missing(specs: Iterable[RunSpec], store: Store) -> list[RunSpec]:
     """What is to be done for the specs: those not stored, each after the run it needs."""
-    known = stored(store)
+    known = rows_by_key(store.rows())
     todo = with_needs(spec for spec in specs if spec.key not in known)
     return [spec for spec in todo if spec.key not in known]

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from tolerant.data import CARDS, NoisyDataset
-from tolerant.experiment.problem import outside_of
 from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.training_data import outside_of
 from tolerant.noise import KINDS
 from tolerant.train import Job
 
@@ -18,11 +18,11 @@ from tolerant.train import Job
 NOISES = [kind.name for kind in KINDS.values() if {*kind.needs} <= {"rate", "inputs", "outside"}]
 
 
-def check(specs: Iterable[RunSpec]) -> None:
+def check_trainable(specs: Iterable[RunSpec]) -> None:
     """A ValueError for the first of the specs that cannot be trained, as far as can be told without the data.
 
-    >>> from tolerant.experiment.grid import changed, digits
-    >>> check(changed(spec, {"model.width": 8}) for spec in digits())
+    >>> from tolerant.experiment import changed, named_grid
+    >>> check_trainable(changed(spec, {"model.width": 8}) for spec in named_grid("digits"))
     Traceback (most recent call last):
         ...
     ValueError: model 'mlp' has no option 'width'. It takes: init, hidden.

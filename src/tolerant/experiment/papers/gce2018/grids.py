@@ -1,8 +1,4 @@
-"""The experiments of Zhang & Sabuncu 2018, section 4, as grids of specs.
-
-Where the paper is silent or can be read two ways, the choice made here is in `CHOICES` with its
-reason; `tolerant reproduce ... --dry-run` prints them, and docs/reproduction.md shows them.
-"""
+"""The experiments of Zhang & Sabuncu 2018, section 4, as grids; what it leaves open is in `choices`."""
 
 from __future__ import annotations
 
@@ -12,53 +8,6 @@ from typing import Any
 
 from tolerant.experiment.spec import RunSpec
 from tolerant.train import PruneSchedule, Recipe
-
-CHOICES = {
-    "weight decay 2e-4 in torch's sense": (
-        "We read the paper's 1e-4 as a penalty 1e-4 ‖w‖², whose gradient is 2e-4 w. In first trials, whose "
-        "rows are not stored, torch's 1e-4 fell well short of the paper at uniform 0.8 (`--change "
-        "weight_decay=1e-4`)."
-    ),
-    "uniform noise over all classes": (
-        "Labels are drawn from ALL classes, the true one included: at rate 0.4 and ten classes, 36 % of "
-        'the labels are wrong. Section 4.2 says "mapping a true label to a random label through uniform '
-        'sampling", but section 3.1 defines it over the other classes. In first trials, whose rows are not '
-        "stored, that reading (`--change noise=symmetric`) fell well short of the paper at 0.8."
-    ),
-    "torch's initialisation": (
-        "Not stated. He normal (`--change model.init=he`) makes the convolutions' weights 2.4 times as "
-        "large, which under batch norm amounts to a sixth of the learning rate. With it, CIFAR-10 ended "
-        "1.7 to 9.6 points below the paper."
-    ),
-    "batch norm as in torch": (
-        "Not stated. In first trials, whose rows are not stored, momentum 0.01 instead of 0.1 made no "
-        "clear difference (`--change batch_norm_momentum=0.01`)."
-    ),
-    "pruning": (
-        "Before epochs 40, 50, … of 120 (CIFAR-10, Fashion-MNIST), 80, 90, … of 150 (CIFAR-100), 10, 20, … "
-        "of 100 (table 2). The best noisy-validation model so far scores all training rows; those with p_y "
-        "> k stay and train with L_q."
-    ),
-    "selection": "Table 1: the epoch chosen on the noisy validation rows. Table 2: the last epoch.",
-    "Adam's default setting (section 4.1)": (
-        "lr 0.001, betas 0.9 and 0.999, no weight decay, no schedule. The number of epochs is not stated; "
-        "we use 120."
-    ),
-    "bf16": "Products in bf16, weights and optimiser in fp32.",
-    "Forward T̂": (
-        "T is estimated from anchor points (Patrini et al. 2017) among the training rows, with the CCE run "
-        "on the same labels at its noisy-validation epoch; percentile 97, for CIFAR-100 the most confident "
-        "row."
-    ),
-    "table 2, set-up": (
-        "Not stated. A learning rate of 0.1 and a penalty 0.01 ‖w‖² on the dense layer, as in public code "
-        "of the same group for the same network. Of the set-ups tried it came nearest to the paper."
-    ),
-    "table 2, forward": (
-        "Which matrix was used is not stated. We use the true one; for open-set rows, whose labels say "
-        "nothing, it is that of uniform noise."
-    ),
-}
 
 Q = 0.7
 PRUNE_EVERY, K = 10, 0.5
@@ -108,12 +57,11 @@ def build(method: str, *, prune_start: int, recipe: Recipe, seed: int, **values:
     return RunSpec(recipe=replace(recipe, seed=seed), **values)
 
 
-def table1(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+def table1(seeds: Iterable[int]) -> list[RunSpec]:
     """Closed-set noise: three data sets, two kinds of noise at four rates, six methods."""
     return [
         build(
             method,
-            protocol="gce2018-table1",
             dataset=dataset,
             noise=noise,
             noise_rate=rate,
@@ -129,12 +77,11 @@ def table1(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
     ]
 
 
-def table2(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+def table2(seeds: Iterable[int]) -> list[RunSpec]:
     """Open-set noise: CIFAR-100 pictures in CIFAR-10, and closed-set noise with the same CNN."""
     return [
         build(
             method,
-            protocol="gce2018-table2",
             dataset="cifar10",
             model="cnn8",
             model_args={"dense_l2": 0.01},
@@ -151,7 +98,7 @@ def table2(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
     ]
 
 
-def figure1(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+def figure1(seeds: Iterable[int]) -> list[RunSpec]:
     """CCE and MAE on clean data (a, b); CCE and L_q at uniform 0.4 (c)."""
     return [
         _adam(dataset, rate, {"loss": loss}, seed)
@@ -166,7 +113,7 @@ def figure1(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
     ] + [_adam("cifar10", 0.4, {"loss": "lq", "loss_args": {"q": Q}}, seed) for seed in seeds]
 
 
-def figure2(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+def figure2(seeds: Iterable[int]) -> list[RunSpec]:
     """Six values of q at three rates; q = 0 is CCE, shared with figure 1."""
     return [
         _adam("cifar10", rate, {"loss": "lq", "loss_args": {"q": q}} if q else {"loss": "cce"}, seed)
@@ -176,12 +123,11 @@ def figure2(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
     ]
 
 
-def cifar_n(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+def cifar_n(seeds: Iterable[int]) -> list[RunSpec]:
     """Labels by people (Wei et al. 2022) under table 1's recipe; the paper has no such table."""
     return [
         build(
             method,
-            protocol="gce2018-cifar-n",
             dataset=dataset,
             noise="human",
             prune_start=DATASETS[like]["recipe"].milestones[0],
@@ -196,7 +142,6 @@ def cifar_n(seeds: Iterable[int] = (0,)) -> list[RunSpec]:
 
 def _adam(dataset: str, rate: float, loss: dict[str, Any], seed: int) -> RunSpec:
     return RunSpec(
-        protocol="gce2018-adam",
         dataset=dataset,
         model="resnet34",
         noise="uniform" if rate else "none",

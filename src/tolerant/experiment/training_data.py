@@ -1,4 +1,4 @@
-"""From a spec to the rows it trains on: the data set, its noise, the true transition matrix."""
+"""From a spec to what it trains on: the data set, its noise, the true transition matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tolerant.noise import KINDS, OpenSet
 
 
 @dataclass(frozen=True)
-class Problem:
+class TrainingData:
     """What a run is given. `transition` is the truth, known only because the noise was made."""
 
     train: NoisyDataset
@@ -25,13 +25,13 @@ class Problem:
     realised_noise_rate: float | None  # None: nobody knows the true labels
 
 
-def make_problem(spec: RunSpec) -> Problem:
+def training_data(spec: RunSpec) -> TrainingData:
     """The noisy training rows and the clean test rows of a spec, the same on every machine."""
     test = _load(spec.dataset, "test")
     clean = _load(spec.dataset, "train")
     if spec.noise == "human":  # the given labels are people's, wrong ones included
         known = clean.true_labels is not None
-        return Problem(clean, test, None, float(clean.flipped.mean()) if known else None)
+        return TrainingData(clean, test, None, float(clean.flipped.mean()) if known else None)
     kind, class_names = KINDS[spec.noise], clean.class_names
     offered: dict[str, Callable[[], Any]] = {
         "rate": lambda: spec.noise_rate,
@@ -43,10 +43,10 @@ def make_problem(spec: RunSpec) -> Problem:
     noisy = clean.with_given_labels(drawn.given_labels)
     if isinstance(drawn, OpenSet):
         noisy = replace(clean, inputs=drawn.inputs, true_labels=drawn.true_labels)
-    return Problem(noisy, test, kind.transition(class_names, **given), drawn.realised_noise_rate)
+    return TrainingData(noisy, test, kind.transition(class_names, **given), drawn.realised_noise_rate)
 
 
-def find_data(specs: Iterable[RunSpec]) -> None:
+def load_all(specs: Iterable[RunSpec]) -> None:
     """Load the data sets of the specs, so that a missing one is reported before any run has started."""
     for spec in specs:
         outside = [outside_of(spec)] if "outside" in KINDS[spec.noise].needs else []

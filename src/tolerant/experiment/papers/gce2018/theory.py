@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tolerant import theory
+from tolerant.markdown import markdown_table
 
 CLASSES = (2, 4, 10, 100)
 QS = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 1.0)
@@ -20,37 +21,37 @@ def tables() -> str:
 
 
 def _sums() -> str:
-    rows = []
+    body = []
     for q in QS:
         bounds = [theory.sum_bounds(q, c) for c in CLASSES]
-        rows.append([f"{q:g}", *(f"{each.lower:.3f} to {each.upper:.3f}" for each in bounds)])
+        body.append([f"{q:g}", *(f"{each.lower:.3f} to {each.upper:.3f}" for each in bounds)])
     return _section(
         "Lemma 2: the sum of L_q over all classes lies between",
         ["q", *(f"c = {c}" for c in CLASSES)],
-        rows,
+        body,
     )
 
 
 def _theorem1() -> str:
-    rows = []
+    body = []
     for rate in RATES:
         plain = [theory.uniform_noise_bounds(q, 10, rate).clean for q in QS]
         cut = theory.uniform_noise_bounds(0.7, 10, rate, k=0.5).clean
-        rows.append([f"{rate:g}", *(f"{value:.3f}" for value in plain), f"{cut:.3f}"])
+        body.append([f"{rate:g}", *(f"{value:.3f}" for value in plain), f"{cut:.3f}"])
     return _section(
         "Theorem 1: R(f*) - R(f_hat) is at least (c = 10, wrong labels spread over the others)",
         ["noise rate", *(f"q = {q:g}" for q in QS), "q = 0.7, k = 0.5"],
-        rows,
+        body,
     )
 
 
 def _truncation() -> str:
     limits = np.asarray(theory.truncation_limit(np.array(KS), np.array(CLASSES)[:, None]))
-    rows = [[f"{c}", *(f"{limit:.3f}" for limit in line)] for c, line in zip(CLASSES, limits, strict=True)]
+    body = [[f"{c}", *(f"{limit:.3f}" for limit in line)] for c, line in zip(CLASSES, limits, strict=True)]
     text = _section(
         "Eq. 11: truncation narrows the bounds for q below",
         ["c", *(f"k = {k:g}" for k in KS)],
-        rows,
+        body,
     )
     return (
         f"{text}\n\n"
@@ -61,6 +62,5 @@ def _truncation() -> str:
     )
 
 
-def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---:"] * len(head), *rows]
-    return f"{title}:\n\n" + "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+def _section(title: str, head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    return f"{title}:\n\n" + markdown_table(head, body, "r")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tolerant.experiment.paper import method
-from tolerant.experiment.protocol import changes_of, name_of
+from tolerant.experiment.names import method_name, protocol_changes, protocol_name
+from tolerant.experiment.papers import find
 from tolerant.experiment.store import Row, Store
 
 # The three ways to choose the epoch whose test accuracy is reported. Only the first two can be
@@ -22,28 +22,21 @@ Cell = tuple[str, str, str, float, str]
 
 NO_ROWS = "No stored rows yet."
 
-PROTOCOLS = {
-    "table1": "gce2018-table1",
-    "table2": "gce2018-table2",
-    "figure1": "gce2018-adam",
-    "figure2": "gce2018-adam",
-    "cifar-n": "gce2018-cifar-n",
-    "digits": "digits",
-}
 
-
-def select(store: Store, report: str, *, changed: str = "") -> list[Row]:
-    """The rows of a report's protocol as it stands, or as `changed` ("epochs=2"), or of "all".
+def select(store: Store, name: str, *, changed: str = "") -> list[Row]:
+    """The rows of an experiment's protocol as it stands, or as `changed` ("epochs=2"), or of "all".
 
     Of several rows of one cell and seed (the training code's version rose in between, or the spec got a new
     field) the newest counts: two of them would pass for two seeds.
     """
     changed = ",".join(sorted(word.strip() for word in changed.split(",")))
+    paper, experiment = find(name)
+    wanted = paper.protocol(experiment)
     chosen: dict[tuple[object, ...], Row] = {}
     for row in store.rows():
         spec = row["spec"]
         protocol = spec["protocol"]
-        if name_of(protocol) == PROTOCOLS[report] and changed in (changes_of(protocol), "all"):
+        if protocol_name(protocol) == wanted and changed in (protocol_changes(protocol), "all"):
             identity = (*cell(row), spec["loss_args"].get("q"), spec["recipe"]["seed"])
             known = chosen.get(identity)
             if known is None or _age(known) <= _age(row):
@@ -59,7 +52,7 @@ def accuracy(row: Mapping[str, Any], rule: str) -> float:
 def cell(row: Mapping[str, Any]) -> Cell:
     """What rows must share to be seeds of one number."""
     spec = row["spec"]
-    return (spec["protocol"], spec["dataset"], spec["noise"], spec["noise_rate"], method(spec))
+    return (spec["protocol"], spec["dataset"], spec["noise"], spec["noise_rate"], method_name(spec))
 
 
 def by_cell(rows: Iterable[Row]) -> dict[Cell, list[Row]]:
@@ -78,6 +71,20 @@ def mixed_versions(rows: Iterable[Row]) -> str:
     """
     found = sorted({row["versions"]["training"] for row in rows})
     return f"training code of versions {' and '.join(map(str, found))}" if len(found) > 1 else ""
+
+
+def cost(rows: Sequence[Row]) -> str:
+    """What the rows took, by hardware. A run that shared its device counts for its share.
+
+    >>> cost([{"device_s": 60.0, "hardware": "H200"}])
+    '1 run, 1.0 minutes of H200'
+    """
+    minutes: dict[str, float] = {}
+    for row in rows:
+        minutes.setdefault(row["hardware"], 0.0)
+        minutes[row["hardware"]] += row["device_s"] / 60
+    parts = [f"{value:.1f} minutes of {name}" for name, value in sorted(minutes.items())]
+    return ", ".join([f"{len(rows)} run{'s' * (len(rows) != 1)}", *parts])
 
 
 def _age(row: Mapping[str, Any]) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Runs as tasks of a Ray cluster: its workers train, this process claims the specs and stores the rows."""
+"""Runs as tasks of a Ray cluster: its workers train, this process reserves the specs and stores the rows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.experiment.attempt import Runner
-from tolerant.experiment.claim import Claim, Outcome, Tell, describe_error
-from tolerant.experiment.engines import MAX_DEATHS, RETRY_S, Queue
+from tolerant.experiment.engines.local import Runner
+from tolerant.experiment.engines.queue import MAX_DEATHS, RETRY_S, Queue
+from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
+from tolerant.experiment.row import History, make_row
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
-from tolerant.experiment.work import History, OnEpoch, Work
+from tolerant.experiment.training_data import training_data
 from tolerant.extras import extra
 from tolerant.train import Fleet
 
@@ -39,7 +40,7 @@ class Cluster:
             raise ValueError(f"cpus and gpus must be 0 or more; got {self.cpus!r} and {self.gpus!r}.")
 
 
-def on_cluster(
+def run_on_ray(
     specs: Sequence[RunSpec], runner: Runner, cluster: Cluster, tell: Tell, on_epoch: OnEpoch | None
 ) -> None:
     """Every spec as a task. A lost worker's run is tried again, from its checkpoint where all see the folder.
@@ -47,7 +48,7 @@ def on_cluster(
     Only this process touches the store, so a row is written once, however often its run was tried.
     """
     queue = Queue(specs, tell)
-    at_work: dict[Any, Claim] = {}
+    at_work: dict[Any, Reservation] = {}
     with _connected(cluster) as ray:
         gpus = _gpus(ray, cluster, runner.device)
         task = ray.remote(num_cpus=cluster.cpus, num_gpus=gpus, max_retries=MAX_DEATHS - 1)(_train)
@@ -57,24 +58,24 @@ def on_cluster(
             while queue.waiting or queue.later or at_work:
                 queue.look_again()
                 while queue.waiting and len(at_work) < AT_ONCE:
-                    claim = Claim(queue.waiting.popleft(), runner.results, runner.checkpoints)
-                    outcome = _take(claim)
+                    reserved = Reservation(queue.waiting.popleft(), runner.results, runner.checkpoints)
+                    outcome = reserved.take()
                     if outcome is not None:
                         queue.settle(outcome)
                         continue
-                    given = (claim.spec, os.fspath(claim.folder), claim.estimated)
-                    at_work[task.remote(*given, device, min(gpus, 1.0) or 1.0, epochs)] = claim
+                    given = (reserved.spec, os.fspath(reserved.folder), reserved.estimated)
+                    at_work[task.remote(*given, device, min(gpus, 1.0) or 1.0, epochs)] = reserved
                 if at_work:
                     for ended in ray.wait(list(at_work), timeout=RETRY_S)[0]:
                         queue.settle(_settle(ray, ended, at_work.pop(ended)))
                 else:
                     time.sleep(RETRY_S)
                 if on_epoch is not None:
-                    _pass_on(ray, epochs, [claim.spec for claim in at_work.values()], on_epoch)
+                    _pass_on(ray, epochs, [reserved.spec for reserved in at_work.values()], on_epoch)
         finally:
-            for task_id, claim in at_work.items():
+            for task_id, reserved in at_work.items():
                 ray.cancel(task_id, force=True)
-                claim.close()
+                reserved.release()
 
 
 def _pass_on(ray: Any, epochs: Any, working: Sequence[RunSpec], on_epoch: OnEpoch) -> None:
@@ -86,21 +87,14 @@ def _pass_on(ray: Any, epochs: Any, working: Sequence[RunSpec], on_epoch: OnEpoc
                 on_epoch(spec_of[key], epoch)
 
 
-def _take(claim: Claim) -> Outcome | None:
-    try:
-        return claim.take()
-    except Exception as error:
-        return claim.fail(*describe_error(error))
-
-
-def _settle(ray: Any, ended: Any, claim: Claim) -> Outcome:
+def _settle(ray: Any, ended: Any, reserved: Reservation) -> Outcome:
     try:
         row, history, failure = ray.get(ended)
-        return claim.fail(*failure) if failure else claim.keep(row, history)
+        return reserved.fail(*failure) if failure else reserved.store(row, history)
     except ray.exceptions.WorkerCrashedError as error:
-        return claim.fail(f"its worker died {MAX_DEATHS} times", describe_error(error)[1])
+        return reserved.fail(f"its worker died {MAX_DEATHS} times", describe_error(error)[1])
     except (ray.exceptions.RayError, OSError) as error:
-        return claim.fail(*describe_error(error))
+        return reserved.fail(*describe_error(error))
 
 
 def _train(
@@ -113,11 +107,11 @@ def _train(
 
     begun = time.perf_counter()
     try:
-        work = Work(spec, folder, estimated, note)
+        data = training_data(spec)
         fleet = Fleet(side_by_side=1, device=device, progress="quiet")
-        result = fleet.run_one(work.job)
-        wall_s = time.perf_counter() - begun
-        made = work.row(result, fleet.device, wall_s=wall_s, share=share, side_by_side=round(1 / share))
+        result = fleet.run_one(make_job(spec, data, folder, estimated, note))
+        took = {"wall_s": time.perf_counter() - begun, "share": share}
+        made = make_row(spec, data, result, fleet.device, **took, side_by_side=round(1 / share))
     except Exception as error:
         return {}, {}, describe_error(error)
     return *made, None

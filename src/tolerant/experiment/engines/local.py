@@ -1,0 +1,121 @@
+"""Runs in this process, side by side on one device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from tolerant.experiment.engines.queue import RETRY_S, Queue
+from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
+from tolerant.experiment.row import make_row
+from tolerant.experiment.spec import RunSpec
+from tolerant.experiment.training_data import TrainingData, training_data
+from tolerant.train import Fleet, Job, TrainResult
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Turns specs into rows of one store, `side_by_side` of them at a time on one device."""
+
+    results: str
+    checkpoints: str
+    device: str = "auto"
+    side_by_side: int = 1
+
+    def __call__(self, spec: RunSpec) -> Outcome:
+        """One spec, here and now."""
+        outcomes: list[Outcome] = []
+        self.run_once([spec], outcomes.append)
+        return outcomes[0]
+
+    def run_once(self, specs: Sequence[RunSpec], tell: Tell, on_epoch: OnEpoch | None = None) -> None:
+        """Every spec once: done now, found stored, busy elsewhere or failed; none stops the others."""
+        fleet = Fleet(side_by_side=self.side_by_side, device=self.device, progress="quiet")
+        shares, numbers = _Shares(), count()
+        # By the number of their job, until it ends: with open-set noise each has its own pictures, 150 MB.
+        started: dict[int, tuple[Reservation, TrainingData]] = {}
+
+        def start(spec: RunSpec) -> Job | None:
+            reservation = Reservation(spec, self.results, self.checkpoints)
+            outcome = reservation.take()
+            if outcome is None:
+                try:
+                    data = training_data(spec)
+                    job = make_job(spec, data, reservation.folder, reservation.estimated, on_epoch)
+                except Exception as error:
+                    outcome = reservation.fail(*describe_error(error))
+            if outcome is not None:
+                tell(outcome)
+                return None
+            started[next(numbers)] = reservation, data
+            shares.start(spec.key)
+            return job
+
+        def on_result(index: int, result: TrainResult | Exception) -> None:
+            reservation, data = started.pop(index)
+            wall_s, share = shares.end(reservation.spec.key)
+            try:
+                if isinstance(result, Exception):
+                    raise result
+                made = make_row(
+                    reservation.spec,
+                    data,
+                    result,
+                    fleet.device,
+                    wall_s=wall_s,
+                    share=share,
+                    side_by_side=self.side_by_side,
+                )
+                # The fleet keeps all results until it ends, and a ResNet-34 is 85 MB.
+                result.model.to("meta")
+                outcome = reservation.store(*made)
+            except Exception as error:
+                outcome = reservation.fail(*describe_error(error))
+            tell(outcome)
+
+        try:
+            # Not a generator, whose frame would keep the last job's data.
+            fleet.run(filter(None, map(start, specs)), on_result)
+        finally:
+            for reservation, _ in started.values():
+                reservation.release()
+
+
+def run_here(specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None) -> None:
+    """In this process, as many at a time as the runner says."""
+    queue = Queue(specs, tell)
+    while queue.waiting:
+        now = list(queue.waiting)
+        queue.waiting.clear()
+        runner.run_once(now, queue.settle, on_epoch)
+        if len(queue.later) == len(now):
+            time.sleep(RETRY_S)
+        queue.look_again()
+
+
+class _Shares:
+    """How much of the device each run had: the time between two events, divided among those runs."""
+
+    def __init__(self) -> None:
+        self.since = time.perf_counter()
+        self.begun: dict[str, float] = {}
+        self.share_s: dict[str, float] = {}
+
+    def start(self, key: str) -> None:
+        self._pass()
+        self.begun[key] = self.since
+        self.share_s[key] = 0.0
+
+    def end(self, key: str) -> tuple[float, float]:
+        """Seconds since the start, and the share of the device in them."""
+        self._pass()
+        wall_s = self.since - self.begun.pop(key)
+        return wall_s, self.share_s.pop(key) / max(wall_s, 1e-9)
+
+    def _pass(self) -> None:
+        now = time.perf_counter()
+        for key in self.share_s:
+            self.share_s[key] += (now - self.since) / len(self.share_s)
+        self.since = now

@@ -1,0 +1,57 @@
+"""What a stored spec is called: its method, its protocol, and what was changed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def method_name(spec: Mapping[str, Any]) -> str:
+    """The tables' name for what a stored spec did.
+
+    The paper trains its truncated loss as L_q on the kept rows (algorithm 1); the truncated
+    loss itself, without pruning, is another method.
+
+    >>> method_name({"loss": "lq", "transition": "none", "prune": {"k": 0.5}})
+    'truncated-lq'
+    >>> method_name({"loss": "cce", "transition": "estimated", "prune": None})
+    'forward-estimated'
+    >>> method_name({"loss": "truncated-lq", "transition": "none", "prune": None})
+    'truncated-lq-direct'
+    """
+    name: str = spec["loss"]
+    if spec["prune"]:
+        name = "truncated-lq" if name == "lq" else f"{name}+pruning"
+    elif name == "truncated-lq":
+        name = "truncated-lq-direct"
+    if spec["transition"] != "none":
+        forward = f"forward-{spec['transition']}"
+        name = forward if name == "cce" else f"{name}+{forward}"
+    return name
+
+
+def changed_protocol(protocol: str, changes: str) -> str:
+    """The name that rows of a changed protocol have, so that they never mix with others.
+
+    >>> changed_protocol("gce2018-table1", "epochs=2,lr=0.1")
+    'gce2018-table1 epochs=2,lr=0.1'
+    """
+    return f"{protocol} {changes}"
+
+
+def protocol_name(protocol: str) -> str:
+    """The name alone.
+
+    >>> protocol_name("digits epochs=3")
+    'digits'
+    """
+    return protocol.partition(" ")[0]
+
+
+def protocol_changes(protocol: str) -> str:
+    """What was changed, or nothing.
+
+    >>> protocol_changes("digits epochs=3"), protocol_changes("digits")
+    ('epochs=3', '')
+    """
+    return protocol.partition(" ")[2]
