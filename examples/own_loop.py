@@ -4,7 +4,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tolerant import LqLoss, Pruner, PruneSchedule, data, noise
+from tolerant import LqLoss, PruneSchedule, data, noise
+from tolerant.train import Alternation
 
 digits = data.load("digits")
 drawn = noise.corrupt(digits.true_labels, noise.symmetric(10, 0.4), seed=0)  # yours come with noise
@@ -17,23 +18,20 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 loss_fn = LqLoss(q=0.7)  # instead of nn.CrossEntropyLoss()
-schedule = PruneSchedule(start_epoch=15, every=5, k=0.3)
-pruner = Pruner(len(y), y, k=schedule.k)
-loader = DataLoader(TensorDataset(x, y), batch_size=64, sampler=pruner.sampler())  # the kept rows
-best_accuracy, best = 0.0, model.state_dict()
+rounds = Alternation(PruneSchedule(start_epoch=15, every=5, k=0.3), len(y), y)  # which rows train
+loader = DataLoader(TensorDataset(x, y), batch_size=64, sampler=rounds.pruner.sampler())  # those rows
 for epoch in range(30):
-    if schedule.due(epoch):
-        scorer = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-        scorer.load_state_dict(best)  # the best model by noisy validation prunes
-        p_y = scorer(x).softmax(1)[torch.arange(len(y)), y]
-        pruner.update(range(len(y)), p_y)
+    if rounds.due(epoch):
+        with rounds.best_model(model), torch.no_grad():  # the best so far by noisy validation
+            p_y = model(x).softmax(1)[torch.arange(len(y)), y]
+        rounds.decide(range(len(y)), p_y)
     for inputs, labels in loader:
         optimizer.zero_grad()
         loss_fn(model(inputs), labels).backward()
         optimizer.step()
     accuracy = float((model(x_val).argmax(1) == y_val).float().mean())
-    if accuracy > best_accuracy:
-        best_accuracy, best = accuracy, {n: t.clone() for n, t in model.state_dict().items()}
+    rounds.observe(epoch, accuracy, model.state_dict())  # remembers the best
+model.load_state_dict(rounds.best_weights)
 test = data.load("digits", split="test")
 right = model(torch.tensor(test.inputs).flatten(1) / 255).argmax(1) == torch.tensor(test.true_labels)
-print(f"{pruner.num_kept} of {len(y)} rows kept, test accuracy {right.float().mean():.3f}")
+print(f"{rounds.pruner.num_kept} of {len(y)} rows kept, test accuracy {right.float().mean():.3f}")

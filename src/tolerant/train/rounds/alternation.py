@@ -40,13 +40,15 @@ class Alternation:
 
     Args:
         schedule: when to decide and at which k; None only finds the best epoch.
-        ids_or_num_rows, given_labels, class_names: of the training rows, as in :class:`Pruner`.
+        ids_or_num_rows: of the training rows, as in :class:`Pruner`.
+        given_labels: of the same rows.
         guards: how much a round may prune. The default suits labels that are mostly right; None is the paper.
         mode: whether a higher ("max") or a lower ("min") value is better.
         constant_accuracy: that of always naming the most frequent label of the validation rows. Of epochs
             that do not beat it the one of the lowest ``loss`` is best: if one label in twenty is of the rare
             class, all epochs that never name it are equally accurate, and the first of them, hardly trained,
             would prune that class.
+        class_names: for warnings.
         on_device: whether the best weights are kept where the model is; else on the host.
     """
 
