@@ -25,7 +25,6 @@ from tolerant.data import downloads
 from tolerant.experiment import named_grid, run
 from tolerant.own_data.settings import Settings
 from tolerant.review.page import MOST_SHOWN
-from tolerant.train import MODELS
 from tolerant.train.engine.recipe import Precision
 
 ROOT = Path(__file__).parents[1]
@@ -167,7 +166,6 @@ def test_lists_of_words_are_those_of_the_package() -> None:
     assert {*EXTRAS, "typer"} == {re.split("[>=]", name)[0] for name in needed}  # typer shows the list
     commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
     for command, option, words in (
-        ("train", "model", {"auto", *MODELS}),
         ("train", "precision", {*get_args(Precision)}),
         ("download", "names", {*downloads(), "all"}),
     ):

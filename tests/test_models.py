@@ -1,31 +1,43 @@
-"""The networks: sizes, shapes, seeds, and what they refuse."""
+"""The networks: sizes, shapes, seeds, and what they refuse; every card, for all that it takes."""
 
 from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from tolerant.report.benchmarks import GFLOP
-from tolerant.train.networks.models import MODELS, build
+from tolerant.train import NETWORKS, build
+
+SIZES = {
+    "image": ({"in_channels": 1, "image_size": (28, 28)}, (4, 1, 28, 28)),
+    "table": ({"num_features": 5}, (4, 5)),
+}
+TAKEN = [(name, kind) for name, card in NETWORKS.items() for kind in card.takes]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_learns_from_every_weight(name):
-    model = build(name, 7, in_channels=1, image_size=(28, 28))
-    logits = model(torch.randn(4, 1, 28, 28))
+@pytest.mark.parametrize(("name", "kind"), TAKEN)
+def test_every_network_learns_from_every_weight(name, kind):
+    size, batch = SIZES[kind]
+    model = build(name, 7, **size)
+    logits = model(torch.randn(batch))
     assert logits.shape == (4, 7)
     torch.nn.functional.cross_entropy(logits, torch.arange(4)).backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_weights_come_from_the_seed_alone(name):
+@pytest.mark.parametrize(("name", "kind"), TAKEN)
+def test_weights_come_from_the_seed_alone(name, kind):
+    size, _ = SIZES[kind]
     torch.manual_seed(5)
-    first = build(name, 3, seed=1).state_dict()
+    first = build(name, 3, seed=1, **size).state_dict()
     drawn = torch.rand(1)
-    again = build(name, 3, seed=1).state_dict()
-    other = build(name, 3, seed=2).state_dict()
+    again = build(name, 3, seed=1, **size).state_dict()
+    other = build(name, 3, seed=2, **size).state_dict()
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
     torch.manual_seed(5)
@@ -103,18 +115,38 @@ def test_initialisations_have_their_sizes():
         assert float(conv.weight.detach().std()) == pytest.approx(size, rel=0.02)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_dropout_is_used(name):
-    model = build(name, 3, dropout=0.5)
-    x = torch.randn(2, 3, 32, 32)
+@pytest.mark.parametrize(("name", "kind"), TAKEN)
+def test_dropout_is_used(name, kind):
+    size, batch = SIZES[kind]
+    model = build(name, 3, dropout=0.5, **size)
+    x = torch.randn(batch)
     model.eval()
     assert torch.equal(model(x), model(x))
     model.train()
     assert not torch.equal(model(x), model(x))
 
 
-def test_mlp_reads_tables_of_any_width():
-    assert build("mlp", 3, num_features=5, hidden=(8,))(torch.randn(2, 5)).shape == (2, 3)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_card_says_what_its_network_is_and_has_options_with_defaults(name):
+    card = NETWORKS[name]
+    assert re.fullmatch(r"\S.{20,100}[.]", card.summary)
+    for option in inspect.signature(card.make).parameters.values():
+        assert (option.name in card.options) == (option.default is not option.empty)
+        assert option.annotation is not option.empty
+
+
+def test_the_widths_of_mlp():
+    model = build("mlp", 3, num_features=5, hidden=(8, 4))
+    assert [m.out_features for m in model if isinstance(m, nn.Linear)] == [8, 4, 3]
+
+
+def test_what_a_network_does_not_take_is_said(monkeypatch):
+    card = replace(NETWORKS["mlp"], name="columns", takes=("table",))
+    monkeypatch.setitem(NETWORKS, "columns", card)
+    with pytest.raises(ValueError, match=r"'columns' takes tables, not pictures\. Use 'mlp' or 'small-cnn'"):
+        build("columns", 3)
+    with pytest.raises(ValueError, match=r"not rows of 5 features\. Use 'mlp' or 'columns'"):
+        build("cnn8", 3, num_features=5)
 
 
 def test_refusals():
@@ -123,13 +155,11 @@ def test_refusals():
     with pytest.raises(TypeError, match=r"model 'mlp' has no option 'width'\. It takes: init, hidden\."):
         build("mlp", 10, width=64)
     for width in (0, -1, 2.5, True, "8"):
-        with pytest.raises(ValueError, match="width must be a whole number of 1 or more; got"):
+        with pytest.raises(ValueError, match="width must be a whole number of at least 1; got"):
             build("small-cnn", 10, width=width)
         with pytest.raises(ValueError, match="hidden must be widths of 1 or more, as in"):
             build("mlp", 10, hidden=(8, width))
-    with pytest.raises(ValueError, match="num_classes must be 2 or more; got 1"):
+    with pytest.raises(ValueError, match="num_classes must be a whole number of at least 2; got 1"):
         build("mlp", 1)
-    with pytest.raises(ValueError, match=r"not rows of 5 features\. Use 'mlp'"):
-        build("cnn8", 3, num_features=5)
     with pytest.raises(ValueError, match=r"at least \(8, 8\)"):
         build("cnn8", 3, image_size=(4, 32))

@@ -9,8 +9,8 @@ import torch
 from interpreted import DEVICE, from_outside, on_device, run_interpreted
 from torch import Tensor, nn
 
+from tolerant.train import build
 from tolerant.train.networks import norm as norm_module
-from tolerant.train.networks.models import build
 from tolerant.train.networks.norm import BatchNorm
 
 

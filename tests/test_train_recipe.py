@@ -14,8 +14,8 @@ from tolerant.train import Recipe
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 0}, "epochs must be a whole number, at least 1; got 0"),
-        ({"batch_size": 1}, "batch_size must be a whole number, at least 2; got 1"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1; got 0"),
+        ({"batch_size": 1}, "batch_size must be a whole number of at least 2; got 1"),
         ({"batch_size": 12.5}, "batch_size must be a whole number"),
         ({"lr": 0.0}, "lr must be above 0; got 0.0"),
         ({"lr": float("nan")}, "lr must be above 0; got nan"),

@@ -49,7 +49,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         neither "auto" nor the best k from 0.1 to 0.9 was more accurate than 0.5 (results/bench/rate.jsonl).
     model : "auto", str or callable
         "auto": a dense network for features and for small grey pictures, a small convolutional one for others
-        (ResNet-18 on a GPU from 20,000 on). A name of ``tolerant.train.MODELS``, or a function
+        (ResNet-18 on a GPU from 20,000 on). A name of ``tolerant.train.NETWORKS``, or a function
         ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or (channels, height, width);
         what epochs and lr are by default suits ours, and a network of few weights may need a larger lr.
     epochs : int or None

@@ -12,6 +12,7 @@ from tolerant.cli import options as opt
 from tolerant.cli.next_command import RUN, chosen_settings, next_command
 from tolerant.cli.over_ranks import train_over_ranks
 from tolerant.cli.summary import print_suspects, print_training
+from tolerant.train import NETWORKS
 
 if TYPE_CHECKING:
     from tolerant.train.engine.recipe import Precision
@@ -41,9 +42,7 @@ def train(
             help="Leave out (prune) rows whose label has at most this probability; a number or auto."
         ),
     ] = "0.5",
-    model: Annotated[
-        str, typer.Option(help="Network: auto, mlp, small-cnn, cnn8, resnet18, resnet34.")
-    ] = "auto",
+    model: Annotated[str, typer.Option(help=f"Network: auto, {', '.join(NETWORKS)}.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: depends on the number of rows.")] = None,
     folds: opt.Folds = 5,
     data: dict[str, Any],

@@ -26,20 +26,21 @@ from tolerant.train.engine.measure import DivergedError
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.engine.result import TrainResult
 from tolerant.train.engine.train import train
-from tolerant.train.networks.models import MODELS, build
+from tolerant.train.networks import NETWORKS, Network, build
 from tolerant.train.rounds.alternation import Alternation
 from tolerant.train.rounds.guards import Guards
 from tolerant.train.rounds.pruner import Pruner
 from tolerant.train.rounds.schedule import PruneSchedule
 
 __all__ = [
-    "MODELS",
+    "NETWORKS",
     "Alternation",
     "Callback",
     "DivergedError",
     "Fleet",
     "Guards",
     "Job",
+    "Network",
     "Preprocess",
     "PruneSchedule",
     "Pruner",

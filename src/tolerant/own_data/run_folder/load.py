@@ -20,7 +20,7 @@ from tolerant.own_data.run_folder.same_data import label_digest, warn_of_edits
 from tolerant.suspects import Suspects, find_suspects
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
-from tolerant.train.networks.models import build, input_size
+from tolerant.train.networks import build, input_size
 
 
 @dataclass(frozen=True, eq=False)

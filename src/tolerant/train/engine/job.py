@@ -19,7 +19,7 @@ from tolerant.data.split import split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
 from tolerant.train.engine.recipe import Recipe
-from tolerant.train.networks.models import build, input_size
+from tolerant.train.networks import build, input_size
 from tolerant.train.rounds.guards import Guards
 from tolerant.train.rounds.schedule import PruneSchedule
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Literal, get_args
 
-from tolerant.checks import unwrap_numbers
+from tolerant.checks import check_whole, is_whole, unwrap_numbers
 from tolerant.hints import did_you_mean
 
 Augment = Literal["flip-crop", "flip", "crop", "none"]
@@ -72,16 +72,14 @@ class Recipe:
         unwrap_numbers(self)
         if isinstance(self.milestones, Iterable):
             object.__setattr__(self, "milestones", tuple(self.milestones))
-        if not isinstance(self.milestones, tuple) or not all(map(_is_whole, self.milestones)):
+        if not isinstance(self.milestones, tuple) or not all(map(is_whole, self.milestones)):
             raise ValueError(f"milestones must be whole numbers, as in (40, 80); got {self.milestones!r}.")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
-        for name, low in (("epochs", 1), ("batch_size", 2), ("score_every", 0), ("seed", 0)):
-            value = getattr(self, name)
-            if not _is_whole(value) or value < low:
-                raise ValueError(f"{name} must be a whole number, at least {low}; got {value!r}.")
+        for name, least in (("epochs", 1), ("batch_size", 2), ("score_every", 0), ("seed", 0)):
+            check_whole(getattr(self, name), name, least=least)
         if not isinstance(self.compile, bool):
             raise ValueError(f"compile must be true or false; got {self.compile!r}.")
         for name in ("lr", "lr_decay", "momentum", "dropout", "validation_fraction", "weight_decay"):
@@ -131,10 +129,6 @@ class Recipe:
         """
         check_keys("recipe", values, cls)
         return cls(**values)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:

@@ -44,8 +44,8 @@ def train(
     Args:
         dataset: the rows; a share of them (``recipe.validation_fraction``) is held out, with its
             given labels, to choose the epoch and the model that prunes.
-        model: "resnet18", "resnet34", "cnn8", "small-cnn", "mlp" (with ``model_args``), or a module,
-            of which a copy is trained.
+        model: a name of `tolerant.train.NETWORKS` (with ``model_args``), or a module, of which a copy is
+            trained.
         loss: a name of `tolerant.losses.REGISTRY` (with ``loss_args``), or a module called as
             ``loss(logits, labels)``. For truncated L_q by the paper's algorithm: "lq" and ``prune``.
         transition: T[i, j] = P(given = j | true = i): the loss is forward corrected with it.
