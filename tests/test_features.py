@@ -575,3 +575,32 @@ def test_another_process_may_clear_the_cache():
     extract(PICTURES, extractor)
     shutil.rmtree(features.cache_root())
     assert extract(PICTURES, extractor).shape == (5, 3)
+
+
+# The command line.
+
+
+def tolerant(*words: str):
+    import typer.testing
+
+    from tolerant.cli import make_app
+
+    return typer.testing.CliRunner().invoke(make_app(), list(words))
+
+
+def test_cache_command(cache_folder):
+    extract(PICTURES, counting()[0])
+    shown = tolerant("cache").output
+    assert str(cache_folder) in shown.replace("\n", "")
+    assert "fake" in shown
+    assert "5 rows" in shown
+    assert tolerant("cache", "--features", "fake").exit_code == 2
+    assert "freed" in tolerant("cache", "--clear", "--features", "fake").output
+    assert "fake" not in tolerant("cache").output
+
+
+def test_doctor_lists_extractors():
+    shown = tolerant("doctor").output
+    for name, _ in features.list_extractors():
+        assert f"  {name} " in shown
+    assert "installed" in shown

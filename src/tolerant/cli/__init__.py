@@ -40,11 +40,24 @@ def make_app() -> Any:
     """The typer application with every command."""
     import typer
 
-    from tolerant.cli import audit, demo, doctor, download, noise, predict, report, reproduce, top, train
+    from tolerant.cli import (
+        audit,
+        cache,
+        demo,
+        doctor,
+        download,
+        noise,
+        predict,
+        report,
+        reproduce,
+        top,
+        train,
+    )
 
     app = typer.Typer(name="tolerant", no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(top.top)
     app.command()(audit.audit)
+    app.command()(cache.cache)
     app.command()(demo.demo)
     app.command()(doctor.doctor)
     app.command()(download.download)

@@ -28,10 +28,13 @@ EXTRAS = {
 
 
 def doctor(root: opt.Root = None) -> None:
-    """Show the device, the versions and the data sets, and how to get what is missing."""
+    """Show the device, versions, extractors of features and data sets, and how to get what is missing."""
+    from tolerant.data.features import list_extractors
+
     sections = [
         ("machine", _machine()),
         ("versions", _versions()),
+        ("features (--features NAME)", list_extractors()),
         (f"data in {_where(root)}", _data(root)),
     ]
     for title, lines in sections:
