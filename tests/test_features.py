@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from tolerant.data import features
-from tolerant.data.features import BUNDLED, Extractor, Identity, extract, load_extractor
+from tolerant.data.features import BUNDLED, Extractor, Identity, extract, find, load_extractor
 from tolerant.data.features.cache import FeatureCache
 from tolerant.data.features.hubs import HUBS
 
@@ -32,6 +32,12 @@ RNG = np.random.default_rng(0)
 PICTURES = RNG.integers(0, 256, (5, 20, 24, 3), np.uint8)
 TEXTS = np.array(["a red car", "the blue automobile", "how to cook rice", "rice with beans", ""], object)
 INSTALLED = [card for card in BUNDLED.values() if not card.missing()]
+
+
+@pytest.fixture(autouse=True)
+def load_anew():
+    """What was loaded before is not known."""
+    find._load_card.cache_clear()
 
 
 @pytest.fixture(autouse=True)

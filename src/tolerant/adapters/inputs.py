@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.sparse import SparseRows
+from tolerant.data.features import Identity, extract, load_known
+from tolerant.data.features.extractor import Kind
 from tolerant.data.standardise import moments, standardise, unit_scale
+from tolerant.own_data.pretrained import choose_extractor
+from tolerant.suspects.arguments import as_numpy
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,38 @@ class InputReader:
             X = X.toarray()
         scaled = standardise(X, self.mean, self.deviation).astype(np.float32)
         return NoisyDataset(scaled, labels, None, class_names)
+
+
+def pick_extractor(X: Any, wanted: str, device: str) -> Identity | None:
+    """Which extractor the rows X are to be turned into features by; None for none."""
+    if wanted == "none":
+        return None
+    found = choose_extractor(_raw(X), wanted, device=device)
+    return None if found is None else found.identity
+
+
+def compute_features(X: Any, wanted: Identity, device: str) -> np.ndarray:
+    """float32 (n, D), by the extractor of the training rows."""
+    rows = _raw(X)
+    found = load_known(wanted, cast("Kind", rows.kind), device)
+    features = extract(rows.inputs, found)
+    return features[np.arange(len(features))]
+
+
+def _raw(X: Any) -> NoisyDataset:
+    """Pictures or texts as they are; anything else is a table."""
+    X = as_numpy(X)
+    rows = (
+        np.asarray(X, object)
+        if isinstance(X, list | tuple) and X and isinstance(X[0], str)
+        else np.asarray(X)
+    )
+    labels, names = np.zeros(len(rows), np.int64), ("",)
+    if rows.ndim in (3, 4):
+        return NoisyDataset(rows[..., None] if rows.ndim == 3 else rows, labels, None, names, None, "image")
+    if rows.ndim == 1:
+        return NoisyDataset(rows, labels, None, names, None, "text")
+    return NoisyDataset(np.zeros((len(rows), 1), np.float32), labels, None, names)
 
 
 def frame_ids(X: Any) -> np.ndarray | None:

@@ -12,7 +12,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
-from tolerant.adapters.inputs import InputReader, check_no_missing, frame_ids
+from tolerant.adapters.inputs import (
+    InputReader,
+    check_no_missing,
+    compute_features,
+    frame_ids,
+    pick_extractor,
+)
 from tolerant.own_data.learn import learn
 from tolerant.own_data.settings import Settings
 from tolerant.suspects.arguments import as_numpy
@@ -61,7 +67,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     weight_decay : float
     validation_fraction : float
         Share of rows held out, with their given labels, to choose the epoch. Below 200 rows none are, and
-        the last epoch is taken: a tenth of so few chooses by chance.
+        the last epoch is taken: a tenth of so few chooses by chance. So it is with `features`, on which
+        a linear model is trained, for few epochs.
+    features : str
+        Pictures and texts (n,) as features of a pretrained extractor: a name that ``tolerant doctor`` lists,
+        such as "lite0" or "minilm", on which the default model is linear. "auto" takes a bundled one for
+        photographs, where installed. "none", the default: a `fit` does not depend on what else is installed.
     folds : int
         `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
         one, each on its share. 0 saves their time (5 folds: four fifths of it all, or more) and misses
@@ -118,6 +129,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         lr: float | None = None,
         weight_decay: float = 1e-4,
         validation_fraction: float = 0.1,
+        features: str = "none",
         folds: int = 5,
         class_weight: Any = None,
         warm_start: bool = False,
@@ -134,6 +146,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.lr = lr
         self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
+        self.features = features
         self.folds = folds
         self.class_weight = class_weight
         self.warm_start = warm_start
@@ -151,6 +164,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         ids = frame_ids(X)
         y = as_numpy(y)
         check_no_missing("y", y, "Leave those rows out, as with X[y.notna()]; `predict` labels them.")
+        if not go_on:
+            self._extractor = pick_extractor(X, self.features, str(pick_device(self.device)))
+        X = self._with_features(X)
         X, y = self._validate(X, y=y, reset=not go_on)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -204,7 +220,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of `classes_`, float32 (n, classes)."""
         check_is_fitted(self)
-        X = self._validate(X, reset=False)
+        X = self._validate(self._with_features(X), reset=False)
         names = tuple(map(str, self.classes_))
         dataset = self._reader.dataset(X, np.zeros(X.shape[0], np.int64), names)
         device = pick_device(self.device)
@@ -219,6 +235,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _with_features(self, X: Any) -> Any:
+        if self._extractor is None:
+            return X
+        return compute_features(X, self._extractor, str(pick_device(self.device)))
 
     def _validate(self, X: Any, **options: Any) -> Any:
         X = as_numpy(X)
@@ -239,7 +260,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
                 raise
             raise ValueError(
                 f"X must hold numbers: {error}. A frame with words: tolerant.data.TableEncoder.fit(X)"
-                ".transform(X). Texts: scikit-learn's TfidfVectorizer."
+                ".transform(X). Texts: scikit-learn's TfidfVectorizer, or features='minilm'."
             ) from error
 
     def _total_weight(
@@ -261,4 +282,5 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _settings(self, seed: int) -> Settings:
         named = {name: value for name, value in self.get_params(deep=False).items() if name in _SETTINGS}
-        return Settings(**named, standardise=not self._reader.sparse, seed=seed)
+        pretrained = self._extractor is not None
+        return Settings(**named, standardise=not self._reader.sparse, pretrained=pretrained, seed=seed)

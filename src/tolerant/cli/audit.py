@@ -23,6 +23,7 @@ def audit(
     ] = None,
     labels: opt.Labels = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of suspects on the page.")] = 5_000,
+    features: opt.Features = "auto",
     folds: opt.Folds = 5,
     data: dict[str, Any],
     seed: opt.Seed = 0,
@@ -48,6 +49,7 @@ def audit(
             device=device,
             corrections=corrections,
             folds=folds,
+            features=features,
             limit=limit,
         )
         print_training(learned)
@@ -57,7 +59,7 @@ def audit(
     opt.refuse(context, ("labels",), "is for data; train the run again with it")
     opt.refuse(context, opt.DATA, "is for data; a run knows how its data was read")
     why = "is for data, which is trained on; a run has its predictions. For new ones: tolerant train"
-    opt.refuse(context, ("folds", "seed", "device"), why)
+    opt.refuse(context, ("features", "folds", "seed", "device"), why)
     run = load_run(source)
     out = out or run.folder
     if (out / "spec.json").exists() and not out.samefile(run.folder):

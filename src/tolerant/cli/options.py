@@ -54,6 +54,13 @@ Labels = Annotated[
         help="Corrections exported from the review page, .csv or .json; repeat for more, oldest first."
     ),
 ]
+Features = Annotated[
+    str,
+    typer.Option(
+        help="Extractor of pretrained features for pictures and texts: a name that `tolerant doctor` lists, "
+        "none, or auto: for photographs a bundled one, where installed."
+    ),
+]
 Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
 Seed = Annotated[
     int, typer.Option(min=0, help="Seed of the split, the initial weights and the order of rows.")

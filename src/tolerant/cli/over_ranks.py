@@ -25,7 +25,8 @@ def train_over_ranks(
         if ranks.rank:
             warnings.simplefilter("ignore")  # rank 0 gives the same ones
         try:
-            learned = train_source(source, out, settings, device=device, **options)
+            say = (lambda line: None) if ranks.rank else typer.echo
+            learned = train_source(source, out, settings, device=device, say=say, **options)
         except KeyboardInterrupt:
             if not ranks.rank:
                 typer.echo(f"stopped; the same command resumes from {out / 'checkpoints'}", err=True)

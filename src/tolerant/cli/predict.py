@@ -29,9 +29,10 @@ def predict(
     from tolerant.csv_cells import csv_text
     from tolerant.files import write_atomic
     from tolerant.own_data.run_folder import load_run
+    from tolerant.train.engine.device import pick_device
 
     saved = load_run(run)
-    rows = opt.make_source(source, data).read(saved.encoder, like=saved.source)
+    rows = opt.make_source(source, data).read(saved.encoder, saved.source, str(pick_device(device)))
     probs = saved.probs(rows, device=device)
     best = probs.argmax(axis=1)
     names = saved.encoder.class_names

@@ -16,7 +16,8 @@ def print_training(learned: Learned) -> None:
     """What was trained, on how many of the rows."""
     job, num_rows = learned.job, len(learned.p_y)
     used = len(job.dataset)
-    line = f"\nTrained {job.model} for {job.recipe.epochs} epochs on {used:,} of {num_rows:,} rows"
+    name = "a linear model" if job.model_args.get("hidden") == () else job.model
+    line = f"\nTrained {name} for {job.recipe.epochs} epochs on {used:,} of {num_rows:,} rows"
     if used < num_rows:
         line += "; models that did not train on the others think that their labels are wrong"
     typer.echo(f"{line}.")
@@ -41,7 +42,7 @@ def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
     if suspects.weak:
         typer.echo(
             "That is most of the rows: the model is too weak to judge, and only the top of the list\n"
-            "means anything. More rows help, or features of a pretrained model (how-to: embeddings)."
+            "means anything. More rows help, or features of a pretrained model (--features)."
         )
     if len(suspects):
         _print_worst(suspects.head(10))

@@ -44,6 +44,7 @@ def train(
     ] = "0.5",
     model: Annotated[str, typer.Option(help=f"Network: auto, {', '.join(NETWORKS)}.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: depends on the number of rows.")] = None,
+    features: opt.Features = "auto",
     folds: opt.Folds = 5,
     data: dict[str, Any],
     seed: opt.Seed = 0,
@@ -80,7 +81,14 @@ def train(
         callbacks.append(TensorBoardLog(tensorboard))
     corrections = labels or ()
     learned = train_over_ranks(
-        rows, out, settings, device=device, corrections=corrections, folds=folds, callbacks=callbacks
+        rows,
+        out,
+        settings,
+        device=device,
+        corrections=corrections,
+        folds=folds,
+        features=features,
+        callbacks=callbacks,
     )
     print_training(learned)
     again = next_command(rows, corrections, out=out, settings=chosen_settings(train, options))

@@ -56,6 +56,7 @@ def load(
     *,
     split: str | None = None,
     root: str | os.PathLike[str] | None = None,
+    at_most: int | None = None,
     **options: Any,
 ) -> NoisyDataset:
     """A data set by name, or from a folder of pictures or a file of rows.
@@ -69,6 +70,8 @@ def load(
         source: a path, or a name of `CARDS`: "digits", "fashion-mnist", "cifar10", "cifar100", ...
         split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
         root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
+        at_most: of picture files without a size: those that differ in size or are larger become squares of
+            this many pixels, all that an extractor of features looks at (`tolerant.data.features`).
 
     >>> data = load("digits", split="test")
     >>> data.inputs.shape, data.num_classes
@@ -91,7 +94,11 @@ def load(
         frame = read_frame(path)
         reader, options = _reader_of_rows(frame, _stripped(options))
     _check_options(READERS[reader].load, path, options)
-    fitted = {} if frame is None else {"frame": frame}  # read once, though its columns had a say
+    fitted: dict[str, Any] = (
+        {} if frame is None else {"frame": frame}
+    )  # read once, though its columns had a say
+    if "at_most" in inspect.signature(READERS[reader].load).parameters:
+        fitted["at_most"] = at_most
     return READERS[reader].load(path, **options, **fitted)
 
 
@@ -103,13 +110,16 @@ class Source:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of `load`: split, root, label, id, text, size ..."""
 
-    def load(self, encoder: TableEncoder | None = None) -> NoisyDataset:
-        """All rows with their given labels; ``encoder``: for a table, one that was fitted before."""
-        fitted: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
-        return load(self.name, **self.options, **fitted)
+    def load(self, encoder: TableEncoder | None = None, *, at_most: int | None = None) -> NoisyDataset:
+        """All rows with their given labels.
 
-    def read(self, encoder: InputEncoder, like: Source | None = None) -> NoisyDataset:
-        """New rows without labels, as the model takes them: all are given 0.
+        ``encoder``: for a table, one that was fitted before. ``at_most``: for picture files, that of `load`.
+        """
+        fitted: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
+        return load(self.name, **self.options, **fitted, at_most=at_most)
+
+    def read(self, encoder: InputEncoder, like: Source | None = None, device: str = "cpu") -> NoisyDataset:
+        """New rows without labels, as the model takes them: all are given 0. ``device``: of an extractor.
 
         ``like`` is the source of the training rows: its options name the columns of files and texts, unless
         those of this one do.
@@ -127,7 +137,7 @@ class Source:
         read = READERS[reader].read
         _check_options(read, path, options, " for rows of this run")
         columns = {name: column for name, column in columns.items() if name in _options_of(read)}
-        return encoder.unlabelled(read(path, encoder, **columns | options), self.name)
+        return encoder.unlabelled(read(path, encoder, **columns | options), self.name, device)
 
     def absolute(self) -> Source:
         """The same source, whatever folder it is read from later."""
@@ -175,10 +185,15 @@ def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
+_PASSED_ON = ("frame", "at_most")
+
+
 def _options_of(function: Callable[..., Any]) -> list[str]:
     """The keyword-only arguments of a reader's function, but for what `load` itself passes on."""
     parameters = inspect.signature(function).parameters.values()
-    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.name != "frame"]
+    return [
+        each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in _PASSED_ON
+    ]
 
 
 def _check_options(

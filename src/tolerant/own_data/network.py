@@ -12,6 +12,8 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.settings import Settings
 from tolerant.train.model_state import seeded
 
+# Of features: linear. A hidden layer agrees no better with the given labels of rows that it has not seen.
+_HEAD: tuple[str, dict[str, Any]] = ("mlp", {"hidden": ()})
 _MANY_PICTURES = 20_000  # from here on a GPU's ResNet-18 is worth its time
 
 
@@ -21,7 +23,7 @@ def choose_network(
     """The network's name, or the user's own, and the options it is built with."""
     model, options = settings.model, dict(settings.model_args)
     if model == "auto":
-        name, defaults = default_network(dataset, device)
+        name, defaults = _HEAD if settings.pretrained else default_network(dataset, device)
         return name, {**defaults, **options}
     return (model if isinstance(model, str) else _make(dataset, settings)), options
 

@@ -22,6 +22,7 @@ from tolerant.train.rounds.guards import MOSTLY_RIGHT
 from tolerant.train.rounds.schedule import PruneSchedule
 
 _STEPS = 1600  # updates after which small networks have learnt what they can from a few thousand rows
+_FEATURES_LEFT_OUT = 0.5  # of pretrained ones, at random in each step
 # With fewer rows a tenth held out chooses by chance: many epochs tie, the first of them hardly trained.
 _LEAST_TO_VALIDATE = 200
 LEAST_TO_PRUNE = 50  # with fewer, what a model doubts is no evidence yet
@@ -61,13 +62,15 @@ def make_job(
 def _recipe(dataset: NoisyDataset, settings: Settings) -> Recipe:
     num_rows = len(dataset)
     fraction = settings.validation_fraction if num_rows >= _LEAST_TO_VALIDATE else 0.0
+    fraction = 0.0 if settings.pretrained else fraction  # a linear model of half the features learns no rows
     num_trained = num_rows - round(num_rows * fraction)
     pictures = dataset.kind == "image"
     # 32 rows a batch for a thousand rows, 128 from ten thousand on.
     wanted = settings.batch_size or min(max(8, 2 ** round(math.log2(num_trained / 40 + 1))), 128)
     batch_size = max(2, min(wanted, num_trained))
     few, many = 15, (60 if pictures else 200)
-    steps = _STEPS if settings.standardise else _STEPS // 2  # sparse rows: told apart by single words
+    # Sparse rows are told apart by single words, pretrained features by a plane.
+    steps = _STEPS // 3 if settings.pretrained else _STEPS if settings.standardise else _STEPS // 2
     epochs = settings.epochs or min(max(few, round(steps * batch_size / num_trained)), many)
     third = max(1, epochs // 3)
     return Recipe(
@@ -80,6 +83,7 @@ def _recipe(dataset: NoisyDataset, settings: Settings) -> Recipe:
         augment="flip-crop" if has_photographs(dataset) else "none",  # a mirrored letter is another one
         center="pixel" if settings.standardise else "none",
         scale="auto" if settings.standardise else "unit",
+        dropout=_FEATURES_LEFT_OUT if settings.pretrained and settings.model == "auto" else 0.0,
         precision=settings.precision,
         validation_fraction=fraction,
         select="validation" if fraction else "last",

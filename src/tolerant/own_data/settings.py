@@ -35,6 +35,9 @@ class Settings:
     standardise: bool = True
     """Tables: subtract each column's mean and divide by its deviation. Not for sparse rows, which would lose
     their zeros."""
+    pretrained: bool = False
+    """The rows are features of a pretrained extractor: a linear model is enough, and dropout keeps it from
+    learning single rows."""
     precision: Precision = "auto"
     seed: int = 0
 

@@ -15,10 +15,12 @@ import torch
 from tolerant.data import Source
 from tolerant.files import make_folder
 from tolerant.own_data.learn import Learned, learn
+from tolerant.own_data.pretrained import AUTO, NONE, Say
 from tolerant.own_data.run_folder import save_run
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.training_data import TrainingData
 from tolerant.review.page import MOST_SHOWN
+from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.job import Callback
 from tolerant.train.engine.ranks import current
 
@@ -31,15 +33,18 @@ def train_source(
     corrections: Sequence[str | os.PathLike[str]] = (),
     folds: int,
     device: str | torch.device,
+    features: str = NONE,
     callbacks: Sequence[Callback] = (),
     limit: int = MOST_SHOWN,
+    say: Say = lambda line: None,
 ) -> Learned:
     """Train on ``source`` and write the run folder.
 
     ``corrections`` are files, applied one after the other: those of a second review were made for the labels
     that the first had left. What a person has decided is not asked again.
 
-    ``limit`` is the most suspects on the page.
+    ``features`` is the name of a pretrained extractor, "auto" (which takes one for photographs) or "none";
+    ``say`` is told which was chosen. ``limit`` is the most suspects on the page.
 
     Meanwhile checkpoints are kept in the run folder: after a stop or a kill the same call goes on from them.
     A call with other rows or settings starts anew, and sets aside a finished run that is in the folder.
@@ -47,14 +52,21 @@ def train_source(
     the same way.
     """
     ranks = current()
-    data = TrainingData.read(source, corrections)
+    if features == AUTO and settings.model != AUTO:
+        features = NONE  # who names a network means it to see the pictures
+    place = str(pick_device(device))
+    data = TrainingData.read(source, corrections, features=features, device=place, say=say)
     if not ranks.rank:
         make_folder(folder)  # like ids and corrections: refused now, not after hours of training
     checkpoints = Path(folder) / "checkpoints"
     fingerprint = data.fingerprint(settings, folds)
     learned = learn(
-        data.trainable(),
-        replace(settings, standardise=data.encoder.text is None),
+        data.trainable(place),
+        replace(
+            settings,
+            standardise=data.encoder.text is None,
+            pretrained=data.encoder.extractor is not None,
+        ),
         folds=folds,
         reviewed=data.corrected.reviewed,
         original_labels=data.dataset.given_labels,

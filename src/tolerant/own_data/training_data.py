@@ -13,6 +13,7 @@ import numpy as np
 from tolerant.checks import check_ids
 from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import row_digests
+from tolerant.own_data.pretrained import NONE, Say, choose_extractor, picture_side
 from tolerant.own_data.settings import Settings
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
 
@@ -30,16 +31,31 @@ class TrainingData:
     corrected: CorrectedLabels
 
     @classmethod
-    def read(cls, source: Source, corrections: Sequence[str | os.PathLike[str]] = ()) -> TrainingData:
-        """Load the rows; ids and corrections that do not fit are refused now, not after hours of training."""
-        dataset = source.load()
+    def read(
+        cls,
+        source: Source,
+        corrections: Sequence[str | os.PathLike[str]] = (),
+        *,
+        features: str = NONE,
+        device: str = "cpu",
+        say: Say = lambda line: None,
+    ) -> TrainingData:
+        """Load the rows; ids and corrections that do not fit are refused now, not after hours of training.
+
+        ``features``: the name of an extractor, "auto" or "none" (`choose_extractor`).
+        """
+        at_most = picture_side(features)
+        dataset = source.load(at_most=at_most)
         check_ids(dataset.ids)
         corrected = correct(dataset, corrections)
-        return cls(source, dataset, InputEncoder.fit(dataset), tuple(corrections), corrected)
+        extractor = choose_extractor(dataset, features, device=device, say=say)
+        fitted = InputEncoder.fit(dataset, extractor, at_most)
+        return cls(source, dataset, fitted, tuple(corrections), corrected)
 
-    def trainable(self) -> NoisyDataset:
+    def trainable(self, device: str = "cpu") -> NoisyDataset:
         """The rows as the model gets them, with the corrected labels."""
-        return self.encoder.trainable(self.dataset).with_given_labels(self.corrected.given_labels)
+        rows = self.encoder.trainable(self.dataset, device)
+        return rows.with_given_labels(self.corrected.given_labels)
 
     @cached_property
     def input_digests(self) -> np.ndarray:
@@ -49,6 +65,8 @@ class TrainingData:
     def fingerprint(self, settings: Settings, folds: int) -> str:
         """A hash of all that a training depends on, so that none goes on from the checkpoint of another."""
         digest = hashlib.sha256(repr((settings, folds, self.dataset.class_names)).encode())
+        if self.encoder.extractor is not None:
+            digest.update(self.encoder.extractor.key.encode())
         digest.update(self.corrected.given_labels.tobytes() + self.corrected.reviewed.tobytes())
         digest.update(self.input_digests.tobytes())
         if self.dataset.groups is not None:

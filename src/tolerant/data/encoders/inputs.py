@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tolerant.data.dataset import Inputs, Kind, NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.text import TextEncoder
+
+if TYPE_CHECKING:
+    from tolerant.data.features import Extractor, Identity
 
 
 class Unlabelled(NamedTuple):
@@ -22,7 +25,10 @@ class Unlabelled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class InputEncoder:
-    """Pictures stay as they are, tables and texts go through an encoder that was fitted once."""
+    """Pictures stay as they are, tables and texts go through an encoder that was fitted once.
+
+    Pictures and texts may go through a pretrained extractor instead (`tolerant.data.features`).
+    """
 
     kind: Kind
     shape: tuple[int, ...]
@@ -30,20 +36,36 @@ class InputEncoder:
     class_names: tuple[str, ...]
     encoder: TableEncoder | None = None
     text: TextEncoder | None = None
+    extractor: Identity | None = None
+    picture_shape: tuple[int, ...] | None = None
+    """(height, width, channels) of the pictures that the extractor was given."""
+    at_most: int | None = None
+    """That of `load`."""
 
     @classmethod
-    def fit(cls, dataset: NoisyDataset) -> InputEncoder:
+    def fit(
+        cls, dataset: NoisyDataset, extractor: Extractor | None = None, at_most: int | None = None
+    ) -> InputEncoder:
         """For the rows to train on."""
-        text = TextEncoder.fit(np.asarray(dataset.inputs)) if dataset.kind == "text" else None
-        shape = (len(text.vocabulary),) if text else tuple(map(int, dataset.inputs.shape[1:]))
-        return cls(dataset.kind, shape, dataset.class_names, dataset.encoder, text)
+        kind, names, shape = dataset.kind, dataset.class_names, tuple(map(int, dataset.inputs.shape[1:]))
+        if extractor is not None:
+            size = extractor(dataset.inputs[np.arange(1)]).shape[-1]
+            return cls(kind, (size,), names, None, None, extractor.identity, shape or None, at_most)
+        text = TextEncoder.fit(np.asarray(dataset.inputs)) if kind == "text" else None
+        shape = (len(text.vocabulary),) if text else shape
+        return cls(kind, shape, names, dataset.encoder, text, at_most=at_most)
 
-    def trainable(self, dataset: NoisyDataset) -> NoisyDataset:
+    @property
+    def encoded_kind(self) -> Kind:
+        """What the model takes: pictures, or a table of numbers."""
+        return "image" if self.kind == "image" and self.extractor is None else "table"
+
+    def trainable(self, dataset: NoisyDataset, device: str = "cpu") -> NoisyDataset:
         """The rows as pictures or as a table of numbers, without what only a person looks at."""
-        if self.text is None:
+        if self.encoded_kind == self.kind:
             return replace(dataset, cells=None)  # each fold would copy its rows of them
         return NoisyDataset(
-            self.text.transform(np.asarray(dataset.inputs), dataset.ids),
+            self._numbers(dataset.inputs, dataset.ids, device),
             dataset.given_labels,
             dataset.true_labels,
             dataset.class_names,
@@ -51,21 +73,31 @@ class InputEncoder:
             groups=dataset.groups,
         )
 
-    def unlabelled(self, rows: Unlabelled, where: Any) -> NoisyDataset:
-        """New rows for the model to label: all are given 0."""
+    def _numbers(self, inputs: Any, ids: Any, device: str) -> Any:
+        """The rows as the model takes them."""
+        if self.text is not None:
+            return self.text.transform(np.asarray(inputs), ids)
+        if self.extractor is None:
+            return inputs
+        from tolerant.data.features import extract, load_known
+
+        return extract(
+            inputs, load_known(self.extractor, "image" if self.kind == "image" else "text", device)
+        )
+
+    def unlabelled(self, rows: Unlabelled, where: Any, device: str = "cpu") -> NoisyDataset:
+        """New rows for the model to label: all are given 0. ``device``: where an extractor runs."""
         if rows.kind != self.kind:
             raise self.other_kind(where)
-        inputs: Any = rows.inputs
-        if self.text is not None:
-            inputs = self.text.transform(inputs, rows.ids)
+        inputs: Any = self._numbers(rows.inputs, rows.ids, device)
         shape = tuple(map(int, inputs.shape[1:]))
         if shape != self.shape:
             raise ValueError(
                 f"{where} has rows of shape {shape}; the model was trained on {self.shape}. "
                 "Bring them to that shape first."
             )
-        kind: Kind = "image" if self.kind == "image" else "table"
-        return NoisyDataset(inputs, np.zeros(len(inputs), np.int64), None, self.class_names, rows.ids, kind)
+        labels = np.zeros(len(inputs), np.int64)
+        return NoisyDataset(inputs, labels, None, self.class_names, rows.ids, self.encoded_kind)
 
     def other_kind(self, where: Any) -> ValueError:
         """What to raise for rows that this model cannot take."""
@@ -79,14 +111,22 @@ class InputEncoder:
             "class_names": list(self.class_names),
             "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "text": None if self.text is None else self.text.to_dict(),
+            "extractor": None if self.extractor is None else self.extractor.to_dict(),
+            "picture_shape": self.picture_shape and list(self.picture_shape),
+            "at_most": self.at_most,
         }
 
     @classmethod
     def from_dict(cls, value: Any) -> InputEncoder:
+        from tolerant.data.features.extractor import Identity
+
         return cls(
             value["kind"],
             tuple(value["shape"]),
             tuple(value["class_names"]),
             None if value["encoder"] is None else TableEncoder.from_dict(value["encoder"]),
             None if value["text"] is None else TextEncoder.from_dict(value["text"]),
+            Identity.from_dict(value["extractor"]) if value.get("extractor") else None,  # older runs: none
+            tuple(value["picture_shape"]) if value.get("picture_shape") else None,
+            value.get("at_most"),
         )

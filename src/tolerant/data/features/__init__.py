@@ -8,7 +8,7 @@ from tolerant.data.features.bundled import BUNDLED
 from tolerant.data.features.cache import cache_root, clear, stored
 from tolerant.data.features.extract import FeatureRows, extract
 from tolerant.data.features.extractor import Extractor, Identity
-from tolerant.data.features.find import default_extractor, list_extractors, load_extractor
+from tolerant.data.features.find import default_extractor, list_extractors, load_extractor, load_known
 
 __all__ = [
     "BUNDLED",
@@ -21,5 +21,6 @@ __all__ = [
     "extract",
     "list_extractors",
     "load_extractor",
+    "load_known",
     "stored",
 ]

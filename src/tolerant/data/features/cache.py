@@ -22,6 +22,7 @@ import numpy as np
 from tolerant.data.features.extractor import Identity
 from tolerant.extras import extra
 from tolerant.files import make_folder, read_json, write_json
+from tolerant.locks import FileLock
 
 _KEY = np.dtype([("digest", "<i8"), ("checksum", "<u4")])
 _ROW = np.dtype("<f2")
@@ -122,7 +123,7 @@ class FeatureCache:
     def locked(self) -> Iterator[None]:
         """Inside, no other process changes the files."""
         self.folder.mkdir(parents=True, exist_ok=True)  # another process may have cleared the cache
-        with extra("filelock").FileLock(self.folder / "lock"):
+        with FileLock(self.folder / "lock", required=False):
             yield
 
     def find(self, digests: np.ndarray) -> np.ndarray:

@@ -96,8 +96,7 @@ def _ahead(inputs: Inputs, batches: list[np.ndarray]) -> Iterator[tuple[np.ndarr
 
 
 def _take(inputs: Inputs, index: np.ndarray) -> Any:
-    rows = np.asarray(inputs[index])
-    return [str(text) for text in rows] if rows.ndim == 1 else rows
+    return np.asarray(inputs[index])
 
 
 def _digests(inputs: Inputs) -> np.ndarray:

@@ -59,6 +59,7 @@ class Extractor:
 
     def __call__(self, rows: Any) -> np.ndarray:
         """float32 (n, views, D); anything else than one finite vector for each row is refused."""
+        rows = [str(text) for text in rows] if self.kind == "text" else np.asarray(rows)
         vectors = self.encode(rows)
         if vectors.ndim != 3 or tuple(vectors.shape[:2]) != (len(rows), self.views) or not vectors.shape[2]:
             got = (len(rows), *vectors.shape[2:]) if vectors.ndim > 3 else tuple(vectors.shape)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from tolerant.data.features.bundled import BUNDLED, Card
-from tolerant.data.features.extractor import Extractor, Kind
+from tolerant.data.features.extractor import Extractor, Identity, Kind
 from tolerant.data.features.hubs import HUBS, Hub
 from tolerant.data.features.own_file import load_own_file
 from tolerant.hints import did_you_mean
@@ -31,7 +33,7 @@ def load_extractor(name: str, kind: Kind, device: torch.device | str = "cpu") ->
         if card is None:
             raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kind)}")
         _check(name, card, kind, (card.kind,))
-        return card.load(card, device)
+        return _load_card(card, device)
     if source == "torch":
         return load_own_file(name, model, kind, device)
     hub = HUBS.get(source)
@@ -39,6 +41,25 @@ def load_extractor(name: str, kind: Kind, device: torch.device | str = "cpu") ->
         raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kind)}")
     _check(name, hub, kind, hub.kinds)
     return hub.load(name, model, kind, device)
+
+
+@functools.lru_cache(2)  # their weights do not change, and `predict` may be called for few rows at a time
+def _load_card(card: Card, device: torch.device) -> Extractor:
+    return card.load(card, device)
+
+
+def load_known(identity: Identity, kind: Kind, device: torch.device | str = "cpu") -> Extractor:
+    """The extractor that made the features of a trained model; another one by that name is refused."""
+    found = load_extractor(identity.name, kind, device)
+    if found.identity.key != identity.key:
+        was, now = (
+            f"{one.version}, weights {one.weights[:12]}; {one.use}" for one in (identity, found.identity)
+        )
+        raise ValueError(
+            f"the model was trained on features of {identity.name} ({was}); what is installed by that name "
+            f"is another ({now}), and gives other numbers. Install the former, or train again."
+        )
+    return found
 
 
 def _check(name: str, found: Card | Hub, kind: Kind, kinds: tuple[Kind, ...]) -> None:

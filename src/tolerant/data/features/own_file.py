@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from tolerant.data.damage import DAMAGE, reason
 from tolerant.data.features.extractor import Extractor, Identity, Kind, PictureEncoder, weights_digest
+from tolerant.data.read_errors import READ_ERRORS, reason
 
 
 def load_own_file(name: str, path: str, kind: Kind, device: torch.device) -> Extractor:
@@ -32,7 +32,7 @@ def load_own_file(name: str, path: str, kind: Kind, device: torch.device) -> Ext
         program = torch.export.load(io.BytesIO(data))
         (example,) = program.example_inputs[0]
         batch, channels, side, width = example.shape
-    except DAMAGE as error:
+    except READ_ERRORS as error:
         raise ValueError(
             f"{name} must be a program of one picture tensor (n, 3, side, side), as torch.export.save writes "
             f"it: {reason(error)}"

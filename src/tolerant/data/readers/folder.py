@@ -26,6 +26,7 @@ def load_folder(
     size: Size = None,
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
+    at_most: int | None = None,
 ) -> NoisyDataset:
     """A data set from a folder of pictures: the name of a sub-folder is the label of what is in it.
 
@@ -39,6 +40,7 @@ def load_folder(
         size: resize every picture to this (height, width), or to a square; otherwise all must agree.
         class_names: those of the training rows, for rows that come later.
         min_per_class: fewest pictures a class may have.
+        at_most: without a size, pictures that differ or are larger become squares of this many pixels.
     """
     path = Path(path)
     folder = path if split is None else path / split
@@ -66,7 +68,7 @@ def load_folder(
     files = [file for found in of_class.values() for file in found]
     labels = [_readable(entry.name) for entry, found in of_class.items() for _ in found]
     ids = [_readable(file.relative_to(folder).as_posix()) for file in files]
-    return load_pictures(folder, files, labels, ids, size, class_names, min_per_class)
+    return load_pictures(folder, files, labels, ids, size, class_names, min_per_class, at_most=at_most)
 
 
 def read_folder(path: Path, encoder: InputEncoder, *, split: str | None = None) -> Unlabelled:

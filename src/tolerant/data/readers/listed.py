@@ -28,6 +28,7 @@ def load_listed(
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
     skip_unlabelled: bool = False,
+    at_most: int | None = None,
 ) -> NoisyDataset:
     """A data set from a table with a picture (relative to the table) and its label in each row.
 
@@ -37,7 +38,9 @@ def load_listed(
     check_columns(frame, path, file=file)
     rows = labelled_rows(path, frame, label=label, id=None, group=group, skip_unlabelled=skip_unlabelled)
     names, files = _files(path, rows.frame, file)
-    return load_pictures(path, files, rows.words, names, size, class_names, min_per_class, rows.groups)
+    return load_pictures(
+        path, files, rows.words, names, size, class_names, min_per_class, rows.groups, at_most
+    )
 
 
 def read_listed(path: Path, encoder: InputEncoder, *, file: str = "file") -> Unlabelled:
@@ -57,9 +60,10 @@ def load_pictures(
     class_names: Sequence[str] | None,
     min_per_class: int,
     groups: np.ndarray | None = None,
+    at_most: int | None = None,
 ) -> NoisyDataset:
     """A data set of the pictures that can be read, each with its label."""
-    inputs, kept = read_pictures(source, files, ids, size)
+    inputs, kept = read_pictures(source, files, ids, size, at_most)
     words = [labels[row] for row in kept]
     lost = sorted(set(labels) - set(words))
     if lost:
@@ -73,7 +77,7 @@ def load_pictures(
 
 def read_new_pictures(source: Any, files: list[Path], ids: list[str], encoder: InputEncoder) -> Unlabelled:
     """The pictures that can be read, resized to what the model takes."""
-    height, width, *_ = encoder.shape
+    height, width, *_ = encoder.picture_shape or encoder.shape
     inputs, kept = read_pictures(source, files, ids, (height, width))
     return Unlabelled(inputs, np.array([ids[row] for row in kept]), "image")
 

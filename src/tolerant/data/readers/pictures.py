@@ -22,6 +22,7 @@ from tolerant.progress import Bar, progress_bar
 
 # Decoded pictures up to this many bytes are kept in memory; more are decoded when asked for.
 MEMORY_BYTES = 2**31
+_MEMORY_BYTES_FOR_FEATURES = 2**28  # read once and then no more: there is no gain in having all at hand
 _GREY_MODES = ("1", "L")
 _COLOUR_MODES = tuple("RGB RGBA RGBX RGBa P PA LA La CMYK YCbCr LAB HSV".split())  # noqa: SIM905
 # Microscopes and scanners store 12 bits in 16: scaled by 65535, such a picture would be black.
@@ -82,11 +83,13 @@ class ImageFiles:
 
 
 def read_pictures(
-    source: Any, files: Sequence[Path], ids: Sequence[str], size: Size
+    source: Any, files: Sequence[Path], ids: Sequence[str], size: Size, at_most: int | None = None
 ) -> tuple[Inputs, list[int]]:
     """The pictures that can be read, decoded or to be decoded, and their places in `files`.
 
     size: resize every picture to this (height, width), or to a square; otherwise all must agree.
+    at_most: without a size, pictures that differ or are larger become squares of this many pixels: all that
+        an extractor of features looks at.
     There is one channel if all are grey, else three.
     """
     with warnings.catch_warnings():
@@ -98,8 +101,9 @@ def read_pictures(
         good = [row for row in range(len(files)) if row not in broken]
         if not good:
             raise ValueError(f"{source}: no picture can be read (first: {ids[0]}: {broken[0]})")
-        shape = _common_shape([heads[row] for row in good], [ids[row] for row in good], size)
-        inputs, failed = _decode_all(ImageFiles([files[row] for row in good], *shape))
+        shape = _common_shape([heads[row] for row in good], [ids[row] for row in good], size, at_most)
+        memory = MEMORY_BYTES if at_most is None else _MEMORY_BYTES_FOR_FEATURES
+        inputs, failed = _decode_all(ImageFiles([files[row] for row in good], *shape), memory)
     broken |= {good[row]: why for row, why in failed}
     if broken:
         named = "; ".join(f"{ids[row]}: {why}" for row, why in sorted(broken.items())[:10])
@@ -108,9 +112,9 @@ def read_pictures(
     return inputs, [row for row in good if row not in broken]
 
 
-def _decode_all(pictures: ImageFiles) -> tuple[Inputs, list[tuple[int, str]]]:
+def _decode_all(pictures: ImageFiles, memory_bytes: int) -> tuple[Inputs, list[tuple[int, str]]]:
     """All pictures decoded once, so that every broken one is known before training starts."""
-    in_memory = int(np.prod(pictures.shape)) <= MEMORY_BYTES
+    in_memory = int(np.prod(pictures.shape)) <= memory_bytes
     images = np.empty(pictures.shape, np.uint8) if in_memory else None
     digests = None if in_memory else np.zeros(len(pictures), np.int64)
     failed: list[tuple[int, str]] = []
@@ -202,7 +206,7 @@ class _Dark(ValueError):
     """A picture on which nobody would see anything."""
 
 
-def _common_shape(heads: list[Any], ids: list[str], size: Size) -> tuple[int, int, int]:
+def _common_shape(heads: list[Any], ids: list[str], size: Size, at_most: int | None) -> tuple[int, int, int]:
     channels = max(head[2] for head in heads)
     if size is not None:
         height, width = (size, size) if isinstance(size, int) else size
@@ -210,6 +214,8 @@ def _common_shape(heads: list[Any], ids: list[str], size: Size) -> tuple[int, in
             raise ValueError(f"size must be positive; got {size!r}")
         return height, width, channels
     (most, _), *others = Counter(head[:2] for head in heads).most_common()
+    if at_most is not None and (others or max(most) > at_most):
+        return at_most, at_most, channels
     if others:
         other = next(row for row, head in enumerate(heads) if head[:2] != most)
         side = min(most[0], 64)  # a size that a network learns in minutes, not hours

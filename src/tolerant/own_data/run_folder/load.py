@@ -41,7 +41,7 @@ class SavedRun:
 
     def load_rows(self) -> NoisyDataset:
         """The data it was trained on, as it is now; a table is encoded as it was in training."""
-        return self.source.load(self.encoder.encoder)
+        return self.source.load(self.encoder.encoder, at_most=self.encoder.at_most)
 
     def probs(self, dataset: NoisyDataset, *, device: str = "auto") -> np.ndarray:
         """float32 [N, C]: what the model predicts for these rows."""
@@ -93,8 +93,9 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
         source = Source(**spec["source"])
         encoder = InputEncoder.from_dict(spec["features"])
         tensors = read_tensors(folder / "model.safetensors")
-        size = input_size(encoder.kind, encoder.shape)
-        model = build(spec["model"], len(encoder.class_names), **size, **spec["model_args"])
+        size = input_size(encoder.encoded_kind, encoder.shape)
+        options = {**size, **spec["model_args"], "dropout": spec["recipe"]["dropout"]}
+        model = build(spec["model"], len(encoder.class_names), **options)
         model.load_state_dict(
             {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")}
         )

@@ -67,11 +67,11 @@ def _network(
 
 @_network("mlp", takes=("table", "image"))
 def mlp(shape: Shape, num_classes: int, dropout: float, *, hidden: Sequence[int] = (256, 256)) -> nn.Module:
-    """Dense layers with ReLU, for tables; pictures are flattened."""
+    """Dense layers with ReLU, for tables; pictures are flattened. Without a hidden layer inputs drop out."""
     sizes = hidden if isinstance(hidden, Iterable) and not isinstance(hidden, str) else [0]
     if not all(is_whole(width) and width >= 1 for width in sizes):
         raise ValueError(f"hidden must be widths of 1 or more, as in (256, 256); got {hidden!r}.")
-    layers: list[nn.Module] = [Flatten()]
+    layers: list[nn.Module] = [Flatten(), *([] if hidden else dropout_of(dropout))]
     num_features = math.prod(shape)
     for width in hidden:
         layers += [nn.Linear(num_features, width), nn.ReLU(inplace=True), *dropout_of(dropout)]

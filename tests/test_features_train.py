@@ -1,0 +1,207 @@
+"""Training on pretrained features: the command line, the run folder, new rows, and the estimator."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import typer.testing
+from PIL import Image
+
+from tolerant import NoisyLabelClassifier
+from tolerant.cli import make_app
+from tolerant.data import features
+from tolerant.own_data.run_folder import load_run
+
+# Four pictures that a pretrained network tells apart and a mean of pixels does not.
+SIDE = 40
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory, monkeypatch):
+    """One for all tests of a session: the same few pictures are computed once."""
+    folder = tmp_path_factory.getbasetemp() / "features"
+    monkeypatch.setenv("TOLERANT_CACHE", str(folder))
+    return folder
+
+
+def draw(kind: int, rng: np.random.Generator, side: int = SIDE) -> np.ndarray:
+    """Stripes or a disc, in any colours."""
+    y, x = np.mgrid[:side, :side] / side
+    shift = rng.uniform(0.3, 0.7, 2)
+    inside = (np.sin(25 * (x + shift[0])) > 0) if kind == 0 else np.hypot(x - shift[0], y - shift[1]) < 0.25
+    colours = rng.integers(0, 256, (2, 3))
+    return np.where(inside[..., None], colours[0], colours[1]).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def pictures() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """80 of them with their true and given labels; one in eight is wrong."""
+    rng = np.random.default_rng(0)
+    true = np.arange(80) % 2
+    given = np.where(np.arange(80) % 8 == 5, 1 - true, true)
+    return np.stack([draw(kind, rng) for kind in true]), true, given
+
+
+@pytest.fixture
+def folder(pictures, tmp_path):
+    images, _, given = pictures
+    for number, (image, label) in enumerate(zip(images, given, strict=True)):
+        path = tmp_path / "pictures" / ("stripes", "discs")[label] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    return tmp_path / "pictures"
+
+
+def tolerant(*words: object) -> str:
+    done = typer.testing.CliRunner().invoke(make_app(), list(map(str, words)), catch_exceptions=True)
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+FEW = ("--folds", 2, "--epochs", 8)
+
+
+def test_photographs_take_the_bundled_extractor_and_say_so(folder, tmp_path, pictures):
+    said = tolerant("train", folder, "--out", tmp_path / "run", *FEW)
+    assert "trained on features of lite0. Without: --features none" in said
+    assert "a linear model" in said
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]
+    assert spec["extractor"]["name"] == "lite0"
+    assert len(spec["extractor"]["weights"]) == 64
+    assert spec["shape"] == [1280]
+    run = load_run(tmp_path / "run")
+    found = {run.load_rows().ids[row] for row in run.suspects(run.load_rows()).index[:8]}
+    _, true, given = pictures
+    wrong = {f"{('stripes', 'discs')[given[n]]}/{n}.png" for n in np.flatnonzero(true != given)}
+    assert len(found & wrong) >= 7
+    assert "lite0" not in tolerant("audit", tmp_path / "run")
+
+
+def test_predict_takes_raw_pictures_of_any_size(folder, tmp_path):
+    tolerant("train", folder, "--out", tmp_path / "run", *FEW)
+    rng = np.random.default_rng(1)
+    for number in range(10):
+        (tmp_path / "new").mkdir(exist_ok=True)
+        Image.fromarray(draw(number % 2, rng, 60 + number)).save(tmp_path / "new" / f"{number}.png")
+    tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "new.csv")
+    lines = (tmp_path / "new.csv").read_text().splitlines()[1:]
+    right = [line.split(",")[1] == ("stripes", "discs")[int(line.split(".")[0]) % 2] for line in lines]
+    assert sum(right) >= 9
+
+
+def test_another_extractor_is_refused_by_name(folder, tmp_path):
+    tolerant("train", folder, "--out", tmp_path / "run", *FEW)
+    path = tmp_path / "run" / "spec.json"
+    spec = json.loads(path.read_text())
+    spec["features"]["extractor"]["weights"] = "0" * 64
+    path.write_text(json.dumps(spec))
+    with pytest.raises(
+        ValueError, match=r"trained on features of lite0 \(0.1.0, weights 000000000000.*another"
+    ):
+        tolerant("predict", tmp_path / "run", folder, "--out", tmp_path / "x.csv")
+    spec["features"]["extractor"]["name"] = "lite9"
+    path.write_text(json.dumps(spec))
+    with pytest.raises(ValueError, match="got 'lite9'"):
+        tolerant("predict", tmp_path / "run", folder, "--out", tmp_path / "x.csv")
+
+
+def test_none_and_a_named_network_see_the_pictures(folder, tmp_path):
+    for words in (("--features", "none"), ("--model", "mlp")):
+        said = tolerant(
+            "train", folder, "--out", tmp_path / words[0][2:], *words, "--folds", 0, "--epochs", 1
+        )
+        assert "features of" not in said
+        assert load_run(tmp_path / words[0][2:]).encoder.shape == (SIDE, SIDE, 3)
+
+
+def test_pictures_of_different_sizes_need_no_size(folder, tmp_path):
+    image = Image.open(folder / "stripes" / "0.png")
+    image.resize((300, 200)).save(folder / "stripes" / "0.png")
+    with pytest.raises(ValueError, match="--size"):
+        tolerant("train", folder, "--out", tmp_path / "run", "--features", "none", *FEW)
+    tolerant("train", folder, "--out", tmp_path / "run", *FEW)
+    run = load_run(tmp_path / "run")
+    assert run.encoder.picture_shape == (112, 112, 3)
+    assert run.load_rows().inputs.shape == (80, 112, 112, 3)
+
+
+def test_a_changed_picture_is_computed_anew_and_the_others_not(folder, tmp_path):
+    tolerant("train", folder, "--out", tmp_path / "run", *FEW)
+    rows = {entry.identity.name: entry.num_rows for entry in features.stored()}["lite0"]
+    Image.fromarray(draw(0, np.random.default_rng(7))).save(folder / "discs" / "5.png")
+    Image.fromarray(draw(0, np.random.default_rng(8))).save(folder / "discs" / "new.png")
+    tolerant("train", folder, "--out", tmp_path / "second", *FEW)
+    assert {entry.identity.name: entry.num_rows for entry in features.stored()}["lite0"] == rows + 2
+
+
+def test_a_broken_picture_is_left_out_as_ever(folder, tmp_path):
+    (folder / "discs" / "broken.png").write_bytes(b"no picture")
+    with pytest.warns(UserWarning, match="1 of 81 pictures left out: discs/broken.png"):
+        tolerant("train", folder, "--out", tmp_path / "run", *FEW)
+
+
+def test_a_table_has_no_features_to_take(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,label\n" + "".join(f"{n},{-n},{'xy'[n % 2]}\n" for n in range(20)))
+    with pytest.raises(ValueError, match=r"features='lite0' \(--features lite0\) is for pictures and texts"):
+        tolerant("train", path, "--out", tmp_path / "run", "--features", "lite0")
+
+
+def test_grey_and_tiny_pictures_do_not_take_it_by_themselves(folder, tmp_path):
+    for path in folder.rglob("*.png"):
+        Image.open(path).convert("L").save(path)
+    said = tolerant("train", folder, "--out", tmp_path / "run", "--folds", 0, "--epochs", 1)
+    assert "features of" not in said
+
+
+WORDS = (("cat", "dog", "horse", "sheep", "goat"), ("car", "lorry", "bus", "train", "bicycle"))
+
+
+def sentences(num_rows: int, seed: int) -> tuple[list[str], np.ndarray]:
+    rng = np.random.default_rng(seed)
+    true = np.arange(num_rows) % 2
+    return [f"a {rng.choice(['red', 'small', 'old'])} {rng.choice(WORDS[kind])}" for kind in true], true
+
+
+def test_texts(tmp_path):
+    """Forms of words that training never saw are near those that it did."""
+    texts, true = sentences(80, 0)
+    lines = [f"{text},{('animal', 'vehicle')[label]}" for text, label in zip(texts, true, strict=True)]
+    (tmp_path / "texts.csv").write_text("\n".join(["text,label", *lines]))
+    tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", "--features", "wordllama", *FEW)
+    (tmp_path / "new.csv").write_text("text\ntwo cats\nmany cars\ndogs\ntrains\n")
+    tolerant("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    labels = [line.split(",")[1] for line in (tmp_path / "out.csv").read_text().splitlines()[1:]]
+    assert labels == ["animal", "vehicle", "animal", "vehicle"]
+
+
+def test_estimator_on_pictures_and_texts(pictures):
+    images, true, given = pictures
+    model = NoisyLabelClassifier(features="lite0", epochs=8, folds=2, random_state=0).fit(images, given)
+    assert (model.predict(images) == true).mean() > 0.95
+    assert (true != given)[np.argsort(model.p_y_)[:8]].mean() > 0.7
+    texts, kinds = sentences(80, 1)
+    words = NoisyLabelClassifier(features="wordllama", epochs=8, folds=0, random_state=0).fit(texts, kinds)
+    assert words.predict(["two cats", "many cars"]).tolist() == [0, 1]
+
+
+def test_estimator_takes_none_by_default(pictures):
+    images, _, given = pictures
+    model = NoisyLabelClassifier(epochs=1, folds=0, random_state=0).fit(images, given)
+    assert model.n_features_in_ != 1280
+    auto = NoisyLabelClassifier(features="auto", epochs=1, folds=0, random_state=0).fit(images, given)
+    assert auto.n_features_in_ == 1280
+    with pytest.raises(ValueError, match="is for pictures and texts"):
+        NoisyLabelClassifier(features="lite0").fit(np.zeros((9, 3)), np.arange(9) % 2)
+
+
+def test_what_is_not_installed_is_recommended(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("tolerant.own_data.pretrained.default_extractor", lambda kind: None)
+    said = tolerant("train", folder, "--out", tmp_path / "run", "--folds", 0, "--epochs", 1)
+    assert "pip install 'tolerant[lite0]'" in said
+    shutil.rmtree(tmp_path / "run")
