@@ -23,8 +23,7 @@ from torch import nn
 from tolerant.data import CARDS, NoisyDataset, load
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, make_transition
-from tolerant.own_data.plan import make_job
-from tolerant.own_data.settings import Settings
+from tolerant.own_data import Settings, make_job
 from tolerant.train import Guards, Job, Run, predict_log_proba
 
 EPOCHS = 30

@@ -33,10 +33,10 @@ from sklearn.metrics import average_precision_score
 from tolerant import NoisyLabelClassifier, find_suspects
 from tolerant.data import NoisyDataset, load
 from tolerant.noise import corrupt, symmetric
+from tolerant.own_data import Learned, Settings
 from tolerant.own_data.candidate import NetworkCandidate
-from tolerant.own_data.learn import Learned, learn
+from tolerant.own_data.learn import learn
 from tolerant.own_data.out_of_fold import OutOfFold, out_of_fold
-from tolerant.own_data.settings import Settings
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
 

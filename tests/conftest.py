@@ -25,6 +25,18 @@ def small_batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr("tolerant.losses.small.MOST_LOGITS", 0)
 
 
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data.csv and the run trained on it; tests that change something take a copy."""
+    from own_data_helpers import tolerant, write_table
+
+    folder = tmp_path_factory.mktemp("table")
+    write_table(folder / "data.csv")
+    options = ("--id", "key", "--epochs", 20, "--q", 0.7, "--folds", 3)
+    tolerant("train", folder / "data.csv", "--out", folder / "run", *options)
+    return folder
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The longest first: begun last, one of them would keep one core busy and the others idle.
     items.sort(key=lambda item: "in_the_interpreter" not in item.name)

@@ -23,7 +23,7 @@ from tolerant.cli.doctor import EXTRAS
 from tolerant.cli.train import train
 from tolerant.data import downloads
 from tolerant.experiment import named_grid, run
-from tolerant.own_data.settings import Settings
+from tolerant.own_data import Settings
 from tolerant.review.page import MOST_SHOWN
 from tolerant.train.engine.recipe import Precision
 
@@ -87,6 +87,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("train digits --loss lq --k 0.5", "--k: is for truncated-lq, which prunes; --loss lq does not"),
         ("train digits --epochs 2 --k 0.4", "--k: is for pruning, starting after a third of the epochs"),
         ("train digits --k auto --folds 0", "--k: auto is estimated from the folds; give a number"),
+        ("train digits --k often", "--k: must be a number or auto; got 'often'"),
+        ("train digits --seed -1", "Invalid value for '--seed'"),
+        ("audit digits --seed -1", "Invalid value for '--seed'"),
+        ("noise digits --seed -1", "Invalid value for '--seed'"),
+        ("demo --seed -1", "Invalid value for '--seed'"),
         ("train digits --folds 1", "'--folds': must be 0 or at least 2"),
         ("audit digits --folds 1", "'--folds': must be 0 or at least 2"),
         (
@@ -100,6 +105,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("train rows.csv --text words --categorical a", "categorical (--categorical) is for the columns of"),
         ("train rows.csv --ignore label", "ignore (--ignore) names 'label', the column of labels"),
         ("train rows.npz --min-per-class 1", "an array class_names, and those classes may have any number"),
+        ("audit table --labels x.csv", "--labels: is for data; train the run again with it"),
+        ("audit table --label words", "--label: is for data; a run knows how its data was read"),
         ("audit table --folds 5", "--folds: is for data, which is trained on; a run has its predictions"),
         ("audit table --seed 0", "--seed: is for data, which is trained on"),
         ("audit table --device auto", "--device: is for data, which is trained on"),

@@ -6,28 +6,15 @@ labels it predicted (predictions.csv) and the data of its page (page.json).
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from tolerant.cli import make_app
+from own_data_helpers import read, tolerant
 
 RUNS = Path(__file__).parent / "runs_of_before"
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def tolerant(*arguments: str) -> None:
-    result = CliRunner().invoke(make_app(), list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
 
 
 @pytest.fixture(params=["table", "texts", "pictures"])

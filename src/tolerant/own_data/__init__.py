@@ -7,3 +7,10 @@ What is fitted is a `candidate`: a network, by the `settings` of the user and, f
 the `plan` (`network`, `default_q`). `lost_classes` warns of classes that the model never names, and the
 `run_folder` keeps it all.
 """
+
+from tolerant.own_data.learn import Learned
+from tolerant.own_data.plan import make_job
+from tolerant.own_data.run_folder import SavedRun, load_run
+from tolerant.own_data.settings import Settings
+
+__all__ = ["Learned", "SavedRun", "Settings", "load_run", "make_job"]

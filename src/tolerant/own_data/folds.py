@@ -19,16 +19,16 @@ def choose_folds(dataset: NoisyDataset, folds: int, seed: int) -> np.ndarray:
     [0, 0, 0, 1, 0, 1]
     """
     numbers, labels = np.arange(len(dataset)), dataset.given_labels
-    together = first_copies(dataset)
+    first = first_copies(dataset)
     sizes = None
     if dataset.groups is not None:
-        together = _together(together, dataset.groups)
-        sizes = np.bincount(together, minlength=len(numbers))
-        labels = _most_frequent(labels, together)
-    own = together == numbers
+        first = connected_rows(first, dataset.groups)
+        sizes = np.bincount(first, minlength=len(numbers))
+        labels = most_frequent_labels(labels, first)
+    is_first = first == numbers
     fold = np.empty(len(numbers), np.int64)
-    fold[own] = deal_folds(labels[own], folds, seed, None if sizes is None else sizes[own])
-    return fold[together]
+    fold[is_first] = deal_folds(labels[is_first], folds, seed, None if sizes is None else sizes[is_first])
+    return fold[first]
 
 
 def deal_folds(
@@ -71,31 +71,31 @@ def first_copies(dataset: NoisyDataset) -> np.ndarray:
     return np.where(labels == labels[alike], alike, numbers)
 
 
-def _together(first: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def connected_rows(first_copy: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """int64 [N]: the first of the rows that each must stay with.
 
-    Those are its copies (``first``: the first of each) and its group, but also the groups of its copies.
+    Those are its copies (``first_copy``: the first of each) and its group, but also the groups of its copies.
     """
     _, group = np.unique(groups, return_inverse=True)
-    together = first
+    first = first_copy
     while True:
         least = np.full(group.max() + 1, len(first))
-        np.minimum.at(least, group, together)
+        np.minimum.at(least, group, first)
         merged = least[group]
         least = np.full(len(first), len(first))
-        np.minimum.at(least, first, merged)
-        merged = least[first]
-        if np.array_equal(merged, together):
-            return together
-        together = merged
+        np.minimum.at(least, first_copy, merged)
+        merged = least[first_copy]
+        if np.array_equal(merged, first):
+            return first
+        first = merged
 
 
-def _most_frequent(labels: np.ndarray, together: np.ndarray) -> np.ndarray:
-    """int64 [N]: at the first row of each group its most frequent label."""
+def most_frequent_labels(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """int64 [N]: at the ``first`` row of those that stay together the most frequent label of them."""
     num_classes = labels.max() + 1
-    pairs, counts = np.unique(together * num_classes + labels, return_counts=True)
-    first, label = pairs // num_classes, pairs % num_classes
+    pairs, counts = np.unique(first * num_classes + labels, return_counts=True)
+    place, label = pairs // num_classes, pairs % num_classes
     found = labels.copy()
     order = np.argsort(counts, kind="stable")
-    found[first[order]] = label[order]  # the last one written is that of the largest count
+    found[place[order]] = label[order]  # the last one written is that of the largest count
     return found

@@ -1,0 +1,105 @@
+"""What the commands say: help, refusals before any work, the summary, the command to run next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from own_data_helpers import tolerant, write_table
+
+from tolerant import __version__, find_suspects
+from tolerant.cli.summary import print_suspects
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """Fails the test if anything is trained."""
+
+    def learn(*_: Any, **__: Any) -> None:
+        raise AssertionError("trained before the refusal")
+
+    monkeypatch.setattr("tolerant.own_data.train_source.learn", learn)
+
+
+def test_what_cannot_be_written_is_refused_before_training(untrained, tmp_path):
+    write_table(tmp_path / "data.csv")
+    (tmp_path / "a file").write_text("")
+    with pytest.raises(FileExistsError, match=r"cannot write to the folder .*a file: it is a file"):
+        tolerant("train", tmp_path / "data.csv", "--ignore", "key", "--out", tmp_path / "a file")
+
+
+def test_rows_with_one_name_are_refused_before_training(untrained, tmp_path):
+    write_table(tmp_path / "data.csv")
+    with pytest.raises(ValueError, match=r"ids must all be different.*got 'Ulm' twice"):
+        tolerant("train", tmp_path / "data.csv", "--id", "town", "--ignore", "key", "--out", tmp_path / "r")
+
+
+def test_the_demo_needs_a_folder_before_it_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr("tolerant.cli.demo._train", lambda *_: pytest.fail("it trains"))
+    (tmp_path / "demo").write_text("")
+    with pytest.raises(OSError, match="demo: it is a file"):
+        tolerant("demo", "--out", tmp_path / "demo")
+
+
+def test_a_device_nobody_knows(tmp_path):
+    write_table(tmp_path / "data.csv")
+    with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'; got 'gpu'"):
+        tolerant("train", tmp_path / "data.csv", "--id", "key", "--device", "gpu", "--out", tmp_path / "r")
+
+
+def test_the_command_says_what_it_is_for():
+    assert "labels that are partly wrong" in tolerant("--help")
+    assert tolerant("--version") == f"tolerant {__version__}\n"
+
+
+def test_any_label_can_be_printed_and_nobody_need_listen(tmp_path):
+    """A terminal of another encoding, and a scheduler that closes standard error."""
+    with (tmp_path / "rows.csv").open("w", encoding="utf-8") as file:
+        file.write("a,label\n")
+        file.writelines(f"{row},{'猫' if (row < 30) ^ (row % 9 == 0) else 'dog'}\n" for row in range(60))
+    words = [sys.executable, "-m", "tolerant", "train", "rows.csv", "--epochs", "2", "--folds", "0"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert b"\\u732b" in done.stdout
+
+
+def test_the_next_command_goes_to_the_folder_that_was_given(trained, tmp_path, monkeypatch):
+    said = tolerant("audit", trained / "run").replace("\n", " ")
+    assert f"--labels corrections.csv --out {trained / 'run'}" in said
+    monkeypatch.chdir(trained)
+    assert "--out" not in tolerant("audit", "run"), "the default of train"
+
+
+def test_the_next_command_keeps_what_was_chosen(tmp_path):
+    write_table(tmp_path / "rows.csv", num_rows=60)
+    options = ("--loss", "lq", "--epochs", "2", "--folds", "0")
+    said = tolerant("train", tmp_path / "rows.csv", "--out", tmp_path / "run", *options)
+    command = said.replace("\n", " ").split("corrections: ")[1]
+    assert f"--out {tmp_path / 'run'} --loss lq --epochs 2 --folds 0 Label new rows" in command
+    assert "--seed" not in command
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "num_doubted", "said"),
+    [
+        (49, 9, ["no evidence yet"]),
+        (50, 9, []),
+        (60, 30, []),
+        (60, 31, ["too weak to judge"]),
+    ],
+)
+def test_a_list_that_means_little_says_so(num_rows, num_doubted, said, tmp_path, capsys):
+    probs = np.tile([0.9, 0.1], (num_rows, 1))
+    suspects = find_suspects((np.arange(num_rows) < num_doubted).astype(int), probs)
+    print_suspects(suspects, tmp_path, "tolerant train rows.csv")
+    output = capsys.readouterr().out
+    assert [words for words in ("no evidence yet", "too weak to judge") if words in output] == said

@@ -1,0 +1,84 @@
+"""A review's corrections in the next training: labels change, and nobody is asked twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from own_data_helpers import QUICK, read, tolerant, write_table
+from safetensors.torch import load_file
+
+from tolerant.data import load
+from tolerant.suspects.noise_model import fit_noise_model
+
+
+def test_corrections_change_the_labels_trained_on(trained, tmp_path):
+    first = read(trained / "run" / "suspects.csv")[0]
+    corrections = tmp_path / "corrections.csv"
+    corrections.write_text(f"id,new_label\n{first['id']},{first['suggested_label']}\n")
+    data, run = trained / "data.csv", tmp_path / "run"
+    tolerant("train", data, "--id", "key", "--labels", corrections, "--out", run, *QUICK)
+    given = {row["id"]: row["given_label"] for row in read(run / "suspects.csv")}
+    assert given.get(first["id"]) != first["given_label"]
+    assert load_file(run / "audit.safetensors")["given_labels"].tolist() == [
+        "abcd".index(first["suggested_label"]) if row == int(first["index"]) else label
+        for row, label in enumerate(load_file(trained / "run" / "audit.safetensors")["given_labels"].tolist())
+    ]
+    corrections.unlink()  # the run has its own copy of them
+    assert "1 reviewed ones are not listed" in tolerant("audit", run)
+
+
+@pytest.mark.filterwarnings("ignore:pruning at k=")
+def test_what_a_person_decided_is_not_asked_again(trained, tmp_path):
+    """Not by the next training, nor by the one after it, which gets both files of corrections."""
+    data = trained / "data.csv"
+    listed = read(trained / "run" / "suspects.csv")[:12]
+    decided = [row["id"] for row in listed]
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    first.write_text("id,new_label\n" + "".join(f"{row['id']},{row['given_label']}\n" for row in listed))
+    run = tmp_path / "run"
+    output = tolerant("train", data, "--id", "key", "--labels", first, "--out", run, *QUICK)
+    assert "12 reviewed ones are not listed" in output
+    assert f"--id key --labels {first} --labels corrections-2.csv" in output
+    again = read(run / "suspects.csv")
+    assert again
+    assert not {row["id"] for row in again} & set(decided)
+    new = next(row for row in again)
+    second.write_text(
+        f"id,given_label,new_label\n{new['id']},{new['given_label']},{new['suggested_label']}\n"
+    )
+    files = ("--labels", first, "--labels", second)
+    tolerant("train", data, "--id", "key", *files, "--out", tmp_path / "run2", *QUICK)
+    left = {row["id"] for row in read(tmp_path / "run2" / "suspects.csv")}
+    assert not left & {*decided, new["id"]}
+
+
+def test_corrections_with_an_unknown_id_are_refused_before_training(trained, tmp_path):
+    corrections = tmp_path / "corrections.csv"
+    corrections.write_text("id,new_label\nrow7777,a\n")
+    with pytest.raises(ValueError, match=r"an id that the data does not have: 'row7777'"):
+        tolerant(
+            "train", trained / "data.csv", "--id", "key", "--labels", corrections, "--out", tmp_path / "r"
+        )
+    assert not (tmp_path / "r").exists()
+
+
+def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path, monkeypatch):
+    """To train, and to list the run again: both fit it to what the file holds, not to what was corrected."""
+    write_table(tmp_path / "x.csv")
+    source = (tmp_path / "x.csv", "--id", "key")
+    tolerant("train", *source, "--out", tmp_path / "run", *QUICK)
+    worst = read(tmp_path / "run" / "suspects.csv")[:10]
+    decided = [f"{row['id']},{row['suggested_label']}" for row in worst]
+    (tmp_path / "corrections.csv").write_text("\n".join(["id,new_label", *decided]))
+    came = load(tmp_path / "x.csv", id="key").given_labels
+    fitted = []
+    for module in ("own_data.believed", "suspects.find"):
+        monkeypatch.setattr(
+            f"tolerant.{module}.fit_noise_model",
+            lambda labels, probs: fitted.append(labels) or fit_noise_model(labels, probs),
+        )
+    tolerant("train", *source, "--labels", tmp_path / "corrections.csv", "--out", tmp_path / "again", *QUICK)
+    tolerant("audit", tmp_path / "again")
+    assert len(fitted) == 3
+    assert all(np.array_equal(np.sort(labels), np.sort(came)) for labels in fitted)
+    assert np.array_equal(fitted[-1], came)
