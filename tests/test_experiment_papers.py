@@ -41,12 +41,12 @@ def test_no_two_papers_share_a_name_or_rows() -> None:
 
 @pytest.mark.parametrize("paper", papers(), ids=lambda paper: paper.name)
 def test_a_number_is_of_a_method_that_has_a_title(paper) -> None:
-    methods = {cell.method for each in paper.experiments for cell in paper.cells(each)}
+    methods = {cell.method for each in paper.experiments for cell in paper.published(each)}
     assert methods - paper.methods.keys() <= {"wang-iterative"}  # whose method is not ours to run
 
 
 CARD = """
-from tolerant.experiment.paper import Experiment, Paper
+from tolerant.experiment.papers import Experiment, Paper
 
 PAPER = Paper(
     __name__,

@@ -17,7 +17,7 @@ NAMES = (*experiments(), *computed())
 
 if TYPE_CHECKING:
     from tolerant.experiment import Cluster, RunSpec, Store
-    from tolerant.experiment.paper import Paper
+    from tolerant.experiment.papers import Paper
 
     Name = str
 else:

@@ -30,15 +30,14 @@ def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
     for row in rows:
         other = row["spec"]
         if (other["dataset"], other["model"]) == (spec.dataset, spec.model):
-            # Another protocol may score all rows every epoch; a run that prunes trains on fewer of them.
+            # Another protocol may score every epoch; a run that prunes trains on less.
             same_protocol = protocol_name(other["protocol"]) == protocol_name(spec.protocol)
             alike = same_protocol, bool(other["prune"]) == bool(spec.prune)
             known.setdefault(alike, []).append(row["device_s"] / other["recipe"]["epochs"])
     if known:
         return fmean(known[max(known)]) * spec.recipe.epochs
-    num_rows = (train_rows(spec.dataset) or 50_000) * (1 - spec.recipe.validation_fraction)
-    speed = IMAGES_PER_S.get(spec.model, OTHER_MODELS_PER_S)
-    return num_rows * spec.recipe.epochs / speed
+    images = (train_rows(spec.dataset) or 50_000) * (1 - spec.recipe.validation_fraction)
+    return images * spec.recipe.epochs / IMAGES_PER_S.get(spec.model, OTHER_MODELS_PER_S)
 
 
 def duration(seconds: float) -> str:

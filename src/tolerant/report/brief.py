@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tolerant.experiment.names import method_name
+from tolerant.experiment.papers import gce2018
 from tolerant.experiment.store import Row
 from tolerant.markdown import markdown_table
-from tolerant.report.comparison import METHODS, Line, data_set_title, lines, number, unbroken
+from tolerant.report.comparison import Line, data_set_title, lines, number, unbroken
 from tolerant.report.selection import NO_ROWS, cost
 
 # Enough to see what the losses do: moderate and heavy uniform noise, and one class taken for another.
@@ -37,7 +38,7 @@ def brief_table1(rows: Sequence[Row], by_people: Sequence[Row]) -> str:
         span = f"{min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
         rate = f"{place[2]:g}" if place[1] != "human" else ""  # nobody set it
         body.append([data_set_title(place[0]), place[1], rate, *map(_beside, cells), span])
-    head = ["data set", "noise", "rate", *(METHODS[name] for name in SHOWN), "runs"]
+    head = ["data set", "noise", "rate", *(gce2018.PAPER.methods[name] for name in SHOWN), "runs"]
     note = (
         "Clean test accuracy in per cent at the epoch of best noisy-validation accuracy, "
         "mean ± sample standard deviation over runs; in brackets the paper's."

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 from tolerant.data import CARDS
 from tolerant.experiment.names import protocol_changes
-from tolerant.experiment.papers import find, papers
+from tolerant.experiment.papers import find
 from tolerant.experiment.store import Row
 from tolerant.markdown import markdown_table
 from tolerant.report.selection import NO_ROWS, RULES, accuracy, by_cell, cost, mixed_versions
 from tolerant.report.stats import Summary, agrees, difference_margin, summary
 
 NOISES = ("uniform", "open-set", "class-dependent")
-# As the papers call them, in the order of their tables.
-METHODS = {name: title for paper in papers() for name, title in paper.methods.items()}
 
 
 def data_set_title(name: str) -> str:
@@ -34,6 +32,8 @@ class Line:
     noise: str
     rate: float
     method: str
+    title: str
+    """Of the method, as the paper calls it."""
     rule: str
     paper: Summary | None
     ours: dict[str, Summary]
@@ -59,7 +59,7 @@ class Line:
 def lines(rows: Iterable[Row], name: str) -> list[Line]:
     """A line for every cell with a row: data set, noise, rate, then method as in the paper."""
     paper, experiment = find(name)
-    printed = {(c.dataset, c.noise, c.rate, c.method): c for c in paper.cells(experiment)}
+    printed = {(c.dataset, c.noise, c.rate, c.method): c for c in paper.published(experiment)}
     found = []
     for (protocol, dataset, noise, rate, method), group in by_cell(rows).items():
         known = printed.get((dataset, noise, rate, method))
@@ -72,9 +72,9 @@ def lines(rows: Iterable[Row], name: str) -> list[Line]:
         if known is not None:
             runs = paper.runs(experiment, method) or 1  # not said: taken for one run
             theirs = Summary(known.mean, known.std, runs)
-        found.append(Line(protocol, dataset, noise, rate, method, experiment.rule, theirs, ours))
-
-    return sorted(found, key=_position)
+        title = paper.methods.get(method, method)
+        found.append(Line(protocol, dataset, noise, rate, method, title, experiment.rule, theirs, ours))
+    return sorted(found, key=lambda line: _position(line, paper.methods))
 
 
 def table_text(table: list[Line]) -> str:
@@ -84,7 +84,7 @@ def table_text(table: list[Line]) -> str:
         ("data set", "l", lambda line: data_set_title(line.dataset)),
         ("noise", "l", lambda line: line.noise),
         ("rate", "l", lambda line: f"{line.rate:g}" if line.noise != "human" else ""),  # nobody set it
-        ("method", "l", lambda line: METHODS.get(line.method, line.method)),
+        ("method", "l", lambda line: line.title),
         ("paper", "r", lambda line: number(line.paper)),
         (f"ours: {RULES[rule]}", "r", lambda line: number(line.main)),
         ("difference", "r", _signed_difference),
@@ -147,7 +147,7 @@ def to_csv(table: list[Line]) -> str:
     return out.getvalue()
 
 
-def _position(line: Line) -> tuple[object, ...]:
+def _position(line: Line, methods: Iterable[str]) -> tuple[object, ...]:
     def place(name: str, names: Iterable[str]) -> int:
         known = list(names)
         return known.index(name) if name in known else len(known)
@@ -158,7 +158,7 @@ def _position(line: Line) -> tuple[object, ...]:
         place(line.noise, NOISES),
         line.noise,
         line.rate,
-        place(line.method, METHODS),
+        place(line.method, methods),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -13,7 +13,6 @@ import numpy as np
 
 from tolerant.experiment.store import Row, Store
 from tolerant.files import write_atomic
-from tolerant.report.comparison import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,13 +118,13 @@ def in_math(text: str) -> str:
     return text.replace("L_q", "$L_q$")
 
 
-def shared_legend(figure: Figure, axes: Sequence[Axes], columns: int = 6) -> None:
-    """One legend under all panels, each label once: methods in the order of their table, others as drawn."""
+def shared_legend(figure: Figure, axes: Sequence[Axes], columns: int = 6, first: Iterable[str] = ()) -> None:
+    """One legend under all panels, each label once: those that come ``first``, then the others as drawn."""
     named: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    order = [*map(in_math, METHODS.values()), *named]
+    order = [*first, *named]
     labels = sorted(named, key=order.index)
     if labels:
         handles = [named[label] for label in labels]

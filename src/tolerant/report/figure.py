@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from tolerant.data import CARDS
 from tolerant.experiment.names import protocol_changes
-from tolerant.experiment.papers import find
+from tolerant.experiment.papers import find, gce2018
 from tolerant.experiment.store import Row, Store
 from tolerant.report import drawing as draw
-from tolerant.report.comparison import METHODS, Line, data_set_title
+from tolerant.report.comparison import Line, data_set_title
 from tolerant.report.drawing import BLACK, LINE_COLOURS
 from tolerant.report.selection import Cell, by_cell, mixed_versions, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-METHOD_COLOURS = dict(zip(METHODS, cycle(LINE_COLOURS), strict=False))
+METHODS = gce2018.PAPER.methods
 NOISE_LINES = {"class-dependent": "--", "open-set": "-.", "human": ":"}
 Q_VALUES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -36,8 +36,9 @@ def figure1(store: Store, rows: Sequence[Row]) -> Figure:
         axis.set_title(f"({letter}) {data_set_title(dataset)}, clean labels", loc="left")
         axis.set_ylabel("test accuracy (%)")
         for loss in ("cce", "mae"):
+            colour = _colours(METHODS)[loss]
             drawn += (chosen := _where(rows, dataset=dataset, noise_rate=0.0, loss=loss))
-            draw.curve(axis, store, chosen, "test_accuracy", METHOD_COLOURS[loss], METHODS[loss], 100)
+            draw.curve(axis, store, chosen, "test_accuracy", colour, METHODS[loss], 100)
         draw.finish(axis)
     axis = axes[2]
     axis.set_title("(c) CIFAR-10, uniform noise 0.4", loc="left")
@@ -46,7 +47,7 @@ def figure1(store: Store, rows: Sequence[Row]) -> Figure:
         drawn += (chosen := _where(rows, dataset="cifar10", noise_rate=0.4, loss=loss, q=q))
         for column, kind, line in (("p_y_right", "right", "-"), ("p_y_wrong", "wrong", "--")):
             label = f"{draw.in_math(METHODS[loss])}, {kind} labels"
-            draw.curve(axis, store, chosen, column, METHOD_COLOURS[loss], label, line=line)
+            draw.curve(axis, store, chosen, column, _colours(METHODS)[loss], label, line=line)
     draw.finish(axis, bottom=0, top=1)
     draw.caption(figure, "Figure 1" + _runs(drawn))
     return figure
@@ -121,11 +122,13 @@ def _pruning_panel(cell: Cell) -> str:
 @draw.styled
 def differences(table: Sequence[Line], name: str) -> Figure:
     """Ours minus the paper's for every cell of an experiment, with the 95 % interval where there is one."""
+    paper, experiment = find(name)
+    colours = _colours(paper.methods)
     table = [line for line in table if line.paper is not None]
     places = sorted({(line.dataset, line.noise) for line in table}, key=_paper_place)
     columns = min(2, max(1, len(places)))
     figure, axes = draw.panels(-(-len(places) // columns) or 1, columns, width=4.6)
-    methods = [m for m in METHOD_COLOURS if any(line.method == m for line in table)]
+    methods = [m for m in colours if any(line.method == m for line in table)]
     for axis, (dataset, noise) in zip(axes, places, strict=False):
         here = [line for line in table if (line.dataset, line.noise) == (dataset, noise)]
         rates = sorted({line.rate for line in here})
@@ -134,7 +137,7 @@ def differences(table: Sequence[Line], name: str) -> Figure:
         for line in here:
             shift = (methods.index(line.method) - (len(methods) - 1) / 2) * 0.8 / len(methods)
             x, difference = rates.index(line.rate) + shift, line.difference or 0.0
-            colour = METHOD_COLOURS[line.method]
+            colour = colours[line.method]
             axis.errorbar(
                 x,
                 difference,
@@ -144,7 +147,7 @@ def differences(table: Sequence[Line], name: str) -> Figure:
                 capsize=2,
                 linewidth=1,
                 color=colour,
-                label=draw.in_math(METHODS[line.method]),
+                label=draw.in_math(line.title),
             )
             if abs(difference) > limit:
                 edge = math.copysign(limit, difference)
@@ -161,8 +164,8 @@ def differences(table: Sequence[Line], name: str) -> Figure:
     for axis in axes[max(1, len(places)) :]:
         axis.remove()
     axes = axes[: max(1, len(places))]
-    draw.shared_legend(figure, axes)
-    title = f"{find(name)[1].title}: ours minus the paper, 95 % intervals\n(wide ones leave their panel)"
+    draw.shared_legend(figure, axes, first=map(draw.in_math, paper.methods.values()))
+    title = f"{experiment.title}: ours minus the paper, 95 % intervals\n(wide ones leave their panel)"
     draw.caption(figure, title + _changed(line.protocol for line in table))
     return figure
 
@@ -198,6 +201,10 @@ PICTURES = {
         "Precision and recall of pruning, and the rows left, by epoch, for each data set and noise.",
     ),
 }
+
+
+def _colours(methods: Iterable[str]) -> dict[str, str]:
+    return dict(zip(methods, cycle(LINE_COLOURS), strict=False))
 
 
 def _changed(protocols: Iterable[str]) -> str:

@@ -1,18 +1,21 @@
-"""Runs in this process, side by side on one device."""
+"""Runs in this process, side by side on one device; and the queue that every engine keeps."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from tolerant.experiment.engines.queue import RETRY_S, Queue
 from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
 from tolerant.experiment.row import make_row
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.training_data import TrainingData, training_data
 from tolerant.train import Fleet, Job, TrainResult
+
+RETRY_S = 0.5  # between looks at runs that other processes are doing
+MAX_DEATHS = 3  # a run that takes its worker down this often has failed
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,32 @@ class Runner:
         finally:
             for reservation, _ in started.values():
                 reservation.release()
+
+
+class Queue:
+    """Specs to do; busy ones come back, but not those that need a run which has failed."""
+
+    def __init__(self, specs: Sequence[RunSpec], tell: Tell) -> None:
+        self.waiting, self.later = deque(specs), deque[RunSpec]()
+        self._tell = tell
+        self._failed: set[str] = set()
+
+    def settle(self, outcome: Outcome) -> None:
+        if outcome.status == "busy":
+            self.later.append(outcome.spec)
+            return
+        if outcome.status == "failed":
+            self._failed.add(outcome.spec.key)
+        self._tell(outcome)
+
+    def look_again(self) -> None:
+        """Busy specs wait for their turn once more."""
+        while self.later:
+            spec = self.later.popleft()
+            if spec.needs is not None and spec.needs.key in self._failed:
+                self.settle(Outcome(spec, "failed", f"it needs {spec.needs.title()}, which failed"))
+            else:
+                self.waiting.append(spec)
 
 
 def run_here(specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None) -> None:

@@ -12,8 +12,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from tolerant.experiment.engines.local import Runner
-from tolerant.experiment.engines.queue import MAX_DEATHS, RETRY_S, Queue
+from tolerant.experiment.engines.local import MAX_DEATHS, RETRY_S, Queue, Runner
 from tolerant.experiment.one_run import Outcome, Tell
 from tolerant.experiment.spec import RunSpec
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.experiment.engines.local import Runner
-from tolerant.experiment.engines.queue import MAX_DEATHS, RETRY_S, Queue
+from tolerant.experiment.engines.local import MAX_DEATHS, RETRY_S, Queue, Runner
 from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
 from tolerant.experiment.row import History, make_row
 from tolerant.experiment.spec import RunSpec

@@ -1,13 +1,110 @@
-"""The papers that can be reproduced: a folder each, found here by its card `PAPER`."""
+"""The papers that can be reproduced: a folder each, whose `__init__` holds its card `PAPER`.
+
+A card says all that is known of a paper without the trainer, since reports read it, too: its experiments, how
+it calls its methods, what it leaves open. Beside it lie `grids.py`, a function of seeds for each experiment,
+and `published.json`, the numbers that the paper prints.
+"""
 
 from __future__ import annotations
 
+import json
 import pkgutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal
 
-from tolerant.experiment.paper import Experiment, Paper
 from tolerant.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from tolerant.experiment.spec import RunSpec
+
+Rule = Literal["noisy_validation", "last_epoch", "best_test"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One number that a paper prints: a method on a data set at one noise, in per cent."""
+
+    dataset: str
+    noise: str
+    rate: float
+    method: str
+    mean: float
+    std: float | None  # some tables print none
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A grid of runs under one protocol: the function of this name in the paper's `grids.py`."""
+
+    name: str
+    title: str
+    """As captions call it: "Table 1"."""
+    rule: Rule = "noisy_validation"
+    """Which epoch's accuracy the paper prints."""
+    protocol: str | None = None
+    """What its specs and stored rows carry; by default PAPER-NAME. Experiments that share it share runs."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What can be reproduced of a paper."""
+
+    package: str
+    """Its folder: `__name__`."""
+    title: str
+    experiments: tuple[Experiment, ...]
+    methods: Mapping[str, str] = field(default_factory=dict)
+    """Name -> title in its tables, in their order."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """Where the paper is silent or can be read two ways: what is done here, and why."""
+    computed: tuple[str, ...] = ()
+    """Modules of the folder whose `tables()` is text that needs no run."""
+    short_names: bool = False
+    """On the command line `table1` instead of PAPER-table1."""
+
+    @property
+    def name(self) -> str:
+        return self.package.rpartition(".")[2]
+
+    def called(self, name: str) -> str:
+        """An experiment's name on the command line."""
+        return name if self.short_names else f"{self.name}-{name}"
+
+    def protocol(self, experiment: Experiment) -> str:
+        return experiment.protocol or f"{self.name}-{experiment.name}"
+
+    def specs(self, experiment: Experiment, seeds: Iterable[int] = (0,)) -> list[RunSpec]:
+        """The runs of an experiment."""
+        grids = import_module(f"{self.package}.grids")
+        make = getattr(grids, experiment.name.replace("-", "_"))
+        return [replace(spec, protocol=self.protocol(experiment)) for spec in make(seeds)]
+
+    def compute(self, name: str) -> str:
+        """The text of what is computed and not run."""
+        text: str = import_module(f"{self.package}.{name}").tables()
+        return text
+
+    def published(self, experiment: Experiment) -> tuple[Published, ...]:
+        """The numbers printed for an experiment, in the paper's order; none where it prints none."""
+        printed = _published(self.package).get(experiment.name, {"cells": ()})
+        return tuple(Published(**cell) for cell in printed["cells"])
+
+    def runs(self, experiment: Experiment, method: str) -> int | None:
+        """How many runs stand behind a printed mean; None where it was copied from others, who do not say."""
+        printed = _published(self.package)[experiment.name]
+        value: int = printed["runs"]
+        return None if method in printed.get("copied", ()) else value
+
+
+@cache
+def _published(package: str) -> dict[str, Any]:
+    path = files(package).joinpath("published.json")
+    published: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return published
 
 
 @cache

@@ -1,7 +1,6 @@
 """No paper, but the smallest card: runs of a second on scikit-learn's digits, for newcomers and tests."""
 
-from tolerant.experiment.paper import Experiment, Paper
-from tolerant.experiment.papers import gce2018
+from tolerant.experiment.papers import Experiment, Paper, gce2018
 
 PAPER = Paper(
     __name__,

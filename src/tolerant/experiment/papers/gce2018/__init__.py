@@ -1,6 +1,6 @@
 """Zhang & Sabuncu 2018: the paper this package is built on, so its experiments go by their names alone."""
 
-from tolerant.experiment.paper import Experiment, Paper
+from tolerant.experiment.papers import Experiment, Paper
 from tolerant.experiment.papers.gce2018.choices import CHOICES
 
 PAPER = Paper(
