@@ -93,7 +93,7 @@ def test_one_interface(resident: bool, kind: str, tmp_path: Path) -> None:
     assert np.array_equal(torch.cat([rows for _, rows in seen]), stored[order])
     assert np.array_equal(batches.take(order[:2]), stored[order[:2]])
     assert list(batches.epoch(order[:0], 6)) == []
-    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1"):
         next(batches.epoch(order, 0))
 
 

@@ -183,7 +183,7 @@ def test_pictures_of_another_size(pictures: Path) -> None:
     assert load(pictures, size=8).inputs.shape == (7, 8, 8, 3)
     assert load(pictures, size=(4, 7)).inputs.shape == (7, 4, 7, 3)
     for size in (0, (0, 4), (4, 0)):
-        with pytest.raises(ValueError, match="size must be positive"):
+        with pytest.raises(ValueError, match="size must be a whole number of at least 1"):
             load(pictures, size=size)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tolerant.checks import check_whole
 from tolerant.data.dataset import Inputs, is_in_memory
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -47,8 +48,7 @@ class Batches:
 
     def epoch(self, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """(index, rows) of each batch, both on the device, in the order given."""
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1; got {batch_size}")
+        check_whole(batch_size, "batch_size", least=1)
         if not len(order):
             return  # torch splits nothing into one empty batch
         if self.tensor is not None:

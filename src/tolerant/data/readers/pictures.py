@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tolerant.checks import check_whole
 from tolerant.data.dataset import Inputs
 from tolerant.data.digest import row_digest
 from tolerant.data.read_errors import reason
@@ -209,10 +210,8 @@ class _Dark(ValueError):
 def _common_shape(heads: list[Any], ids: list[str], size: Size, at_most: int | None) -> tuple[int, int, int]:
     channels = max(head[2] for head in heads)
     if size is not None:
-        height, width = (size, size) if isinstance(size, int) else size
-        if height < 1 or width < 1:
-            raise ValueError(f"size must be positive; got {size!r}")
-        return height, width, channels
+        height, width = size if isinstance(size, tuple | list) else (size, size)
+        return check_whole(height, "size", least=1), check_whole(width, "size", least=1), channels
     (most, _), *others = Counter(head[:2] for head in heads).most_common()
     if at_most is not None and (others or max(most) > at_most):
         return at_most, at_most, channels

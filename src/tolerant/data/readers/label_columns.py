@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.data.readers.labels import encode_labels
+from tolerant.data.readers.label_words import encode_labels
 from tolerant.hints import warn_caller
 
 _MOST_NAMED = 20  # columns in a message

@@ -1,0 +1,65 @@
+"""What a person should know of the columns of a table before a model learns from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tolerant.hints import warn_caller
+
+MAX_CATEGORIES = 64  # of a column that are told apart
+_AS_READ = "amounts as plain numbers and dates as 2024-12-31"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a person should know about the columns, by their names."""
+
+    empty: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Each with its number of missing cells."""
+    row_names: list[str] = field(default_factory=list)
+    """Columns with a different word in nearly every row, each with an example."""
+    many_categories: dict[str, str] = field(default_factory=dict)
+    """By name: how many categories there are, and how many rows have the rarer ones."""
+    mixed: dict[str, str] = field(default_factory=dict)
+    """Columns of words of which most are numbers. By name: in how many rows, and what the others hold."""
+    counters: list[str] = field(default_factory=list)
+    """Columns that count the rows: 1, 2, 3 ..."""
+
+    def warn(self, num_columns: int) -> None:
+        """Warn of all of them, at the call of `TableEncoder.fit`."""
+        for name in self.empty:
+            warn_caller(f"column {name} is empty and is left out")
+        if self.missing:
+            more = ", ..." if len(self.missing) > 5 else ""
+            warn_caller(
+                f"{len(self.missing)} of {num_columns} columns have missing values, which become "
+                f"the mean, or a category of their own: {', '.join(self.missing[:5])}{more}"
+            )
+        if self.row_names:
+            warn_caller(
+                f"nearly every row has a different word in {', '.join(self.row_names[:5])}; "
+                f"{MAX_CATEGORIES} of them become features. Pass row names as id=... (--id), free text as "
+                f"text=... (--text); write {_AS_READ}; leave other such columns out with ignore=... "
+                "(--ignore)"
+            )
+        if self.many_categories:
+            name = next(iter(self.many_categories))
+            shown = ", ".join([*self.many_categories.values()][:5])
+            more = ", ..." if len(self.many_categories) > 5 else ""
+            warn_caller(
+                f"only the {MAX_CATEGORIES} most frequent categories of a column are told apart; all others "
+                f"count as one: {shown}{more}. Merge similar ones first (write {_AS_READ}), or leave the "
+                f"column out: ignore=[{name!r}] (--ignore {name!r})"
+            )
+        for name, shares in self.mixed.items():
+            warn_caller(
+                f"column {name!r} is read as words, though it holds {shares}. Leave a cell empty where "
+                f"the number is missing; for codes pass categorical=[{name!r}] (--categorical {name!r})"
+            )
+        if self.counters:
+            first = self.counters[0]
+            warn_caller(
+                f"{', '.join(self.counters[:5])} counts the rows, and so tells how they were sorted; "
+                f"leave it out with ignore=[{first}] (--ignore {first})"
+            )
