@@ -21,16 +21,12 @@ import numpy as np
 import pytest
 from data_makers import Server, contents, cut, offers, publish, serving
 
-from tolerant.data import Download, data_root, download, downloads, load
+from tolerant.data import CARDS, Download, data_root, download, downloads, load
 from tolerant.data.published import fetch
 
-LOADED_BY = {
-    "cifar10": "cifar10",
-    "cifar100": "cifar100-coarse",
-    "fashion-mnist": "fashion-mnist",
-    "cifar10n": "cifar10n-worse",
-    "cifar100n": "cifar100n-coarse",
-}
+# Data set -> its array of given labels.
+HUMAN_LABELS = {f"cifar10n-{key}": key for key in ("aggre", "random1", "random2", "random3", "worse")}
+HUMAN_LABELS |= {"cifar100n": "noisy", "cifar100n-coarse": "noisy_coarse"}
 
 
 @pytest.fixture
@@ -49,23 +45,26 @@ def left(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("name", downloads())
+@pytest.mark.parametrize("name", [card.name for card in CARDS.values() if card.downloads])
 def test_download_then_load(name: str, server: Server, tmp_path: Path) -> None:
-    folder = download(name, tmp_path)
-    assert left(tmp_path) == sorted(f"{folder.name}/{file}" for file in contents(name))
-    if name.endswith("n"):
-        download(name.removesuffix("n"), tmp_path)
-    train = load(LOADED_BY[name], root=tmp_path)
-    test = load(LOADED_BY[name], root=tmp_path, split="test")
+    card, expected = CARDS[name], []
+    for needed in card.downloads:
+        folder = download(needed.name, tmp_path)
+        expected += [f"{folder.name}/{file}" for file in contents(needed.name)]
+    assert left(tmp_path) == sorted(expected)
+    train, test = (load(name, root=tmp_path, split=split) for split in ("train", "test"))
+    for rows in (train, test):
+        assert (rows.inputs.shape[1:], rows.class_names) == (card.shape, card.class_names)
     if name == "cifar10":
-        rows = np.frombuffer(contents(name)["data_batch_3.bin"], np.uint8).reshape(-1, 3073)
-        assert np.array_equal(train.inputs[41], rows[1, 1:].reshape(3, 32, 32).transpose(1, 2, 0))
-        assert train.given_labels[41] == rows[1, 0]
-    if name.endswith("n"):
-        key = "worse" if name == "cifar10n" else "noisy_coarse"
-        assert np.array_equal(train.given_labels, data_makers.human_labels(name)[key])
+        records = np.frombuffer(contents(name)["data_batch_3.bin"], np.uint8).reshape(-1, 3073)
+        assert np.array_equal(train.inputs[41], records[1, 1:].reshape(3, 32, 32).transpose(1, 2, 0))
+        assert train.given_labels[41] == records[1, 0]
+    key = HUMAN_LABELS.get(name)
+    assert card.by_people == (key is not None)
+    if key is not None:
+        assert np.array_equal(train.given_labels, data_makers.human_labels(card.downloads[1].name)[key])
         assert train.flipped.mean() > 0.8, "the small labels are drawn at random"
-        assert not test.flipped.any()
+    assert not test.flipped.any()
 
 
 def test_what_is_there_is_not_fetched_again(server: Server, tmp_path: Path) -> None:

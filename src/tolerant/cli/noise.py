@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 # None and human draw nothing: those labels are as they were found.
 Kind = StrEnum("Kind", {name: name for name, kind in KINDS.items() if kind.needs})  # type: ignore[misc]
 _UNIFORM = Kind("uniform")
+_KINDS = ", ".join(f"{name} ({KINDS[name].help})" for name in Kind)
 _RATE_FREE = ", ".join(name for name in Kind if "rate" not in KINDS[name].needs)
 
 
 def noise(
     source: opt.SourceArgument,
     # Named outright: typer 0.27 makes it --KIND, after the metavar.
-    kind: Annotated[
-        Kind, typer.Option("--kind", metavar="KIND", help=f"One of {', '.join(Kind)}.")
-    ] = _UNIFORM,
+    kind: Annotated[Kind, typer.Option("--kind", metavar="KIND", help=f"One of {_KINDS}.")] = _UNIFORM,
     rate: Annotated[
         float | None,
         typer.Option(help=f"Noise rate in [0, 1]; required for every kind but {_RATE_FREE}."),

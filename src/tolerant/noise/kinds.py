@@ -103,20 +103,20 @@ KINDS: dict[str, NoiseKind] = {
     for kind in (
         NoiseKind(
             "uniform",
-            "with probability rate a label drawn from all classes, the true one included",
+            "with probability rate a label from all classes, the true one included",
             _by_number(uniform),
         ),
         NoiseKind("symmetric", "with probability rate one of the other classes", _by_number(symmetric)),
         NoiseKind(
             "class-dependent",
-            "the paper's: class-map for CIFAR-10 and Fashion-MNIST, circular for others",
+            "the paper's, class-map for CIFAR-10 and Fashion-MNIST, circular for others",
             class_dependent,
         ),
         NoiseKind("circular", "each class becomes the next, the last the first", _by_number(circular)),
         NoiseKind("class-map", "the paper's pairs of classes of CIFAR-10 and Fashion-MNIST", paper_map),
         NoiseKind(
             "superclass",
-            "CIFAR-100: each class becomes the next of its superclass",
+            "each class of CIFAR-100 becomes the next of its superclass",
             lambda names, rate: superclass(rate, names),
         ),
         NoiseKind(
