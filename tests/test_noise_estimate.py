@@ -89,7 +89,7 @@ def test_transition_from_joint_equals_cleanlab(seed: int) -> None:
 
 @pytest.mark.parametrize("transition", [symmetric(10, 0.4), uniform(10, 0.8), circular(10, 0.3)])
 def test_anchor_points_find_t_from_perfect_predictions(transition: np.ndarray) -> None:
-    _, probs, _ = simulate(transition, 0.0, 1.0, seed=0)
+    _, probs, _ = simulate(transition, 0.0, 1.0, seed=0, num_rows=20_000)
     for percentile in (97, 100):
         assert np.abs(anchor_points(probs, percentile) - transition).mean() < 0.002
 
@@ -107,7 +107,7 @@ def test_anchor_points_find_t_from_perfect_predictions(transition: np.ndarray) -
 )
 def test_methods_come_near_t(method: str, error: float, temperature: float, bound: float) -> None:
     for transition in (symmetric(10, 0.2), circular(10, 0.3), class_map("cifar10", 0.4)):
-        given, probs, _ = simulate(transition, error, temperature, seed=1)
+        given, probs, _ = simulate(transition, error, temperature, seed=1, num_rows=20_000)
         found = estimate.METHODS[method](given, probs)
         check_estimate(found, given)
         assert np.abs(found - transition).mean() < bound
@@ -156,7 +156,7 @@ def test_percentile_is_patrinis() -> None:
 
 
 def test_an_outlier_does_not_become_the_anchor() -> None:
-    _, probs, _ = simulate(symmetric(10, 0.4), 0.0, 1.0, seed=0)
+    _, probs, _ = simulate(symmetric(10, 0.4), 0.0, 1.0, seed=0, num_rows=20_000)
     probs[5] = np.eye(10)[0]
     assert anchor_points(probs, 100)[0, 0] == 1.0
     assert abs(anchor_points(probs, 97)[0, 0] - 0.6) < 0.01
@@ -223,7 +223,7 @@ def test_noise_rates_are_the_likeliest_where_the_inverse_is_negative() -> None:
 
 
 def test_noise_rate_of_a_confident_joint_is_its_off_diagonal() -> None:
-    given, probs, _ = simulate(circular(10, 0.3), 0.3, 1.0, seed=2)
+    given, probs, _ = simulate(circular(10, 0.3), 0.3, 1.0, seed=2, num_rows=20_000)
     joint = confident_joint(given, probs)
     found = noise_rate(transition_from_joint(joint), given)
     assert abs(found.overall - (1 - joint.trace() / joint.sum())) < 1e-6
