@@ -9,9 +9,9 @@ import importlib
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from tolerant import functional
+from tolerant import functional as functional
+from tolerant import losses as losses
 from tolerant.losses import *  # noqa: F403
-from tolerant.losses import __all__ as _losses
 
 if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
     from tolerant import data as data
@@ -44,7 +44,8 @@ _LAZY = {
 # What cannot load is not listed, or `help(tolerant)` and `import *` would fail; asked for, it says why.
 _LISTED = [name for name in _LAZY if name != "NoisyLabelClassifier" or find_spec("sklearn")]
 
-__all__ = [*_losses, "functional", *_LISTED]
+# No assignment, as in `tolerant.losses`: type checkers would take all names for private.
+globals()["__all__"] = [*vars(losses)["__all__"], "functional", *_LISTED]
 
 
 def __getattr__(name: str) -> Any:

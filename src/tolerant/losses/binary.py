@@ -6,9 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tolerant.losses.check import can_look_at, check_reduction, check_tensor
-from tolerant.losses.log_prob import compute_dtype
-from tolerant.losses.phi_losses import lq_or_truncated
+from tolerant.kernels import can
+from tolerant.kernels.log_prob import compute_dtype
+from tolerant.kernels.plain import phi_at
+from tolerant.losses.check import check_reduction, check_tensor
+from tolerant.losses.phi import lq_or_truncated
 from tolerant.losses.reduction import nan_if_zero
 
 
@@ -33,7 +35,7 @@ def binary_lq_loss(
     >>> binary_lq_loss(torch.tensor([0.0]), torch.tensor([1.0]), q=1.0)
     tensor(0.5000)
     """
-    loss, hyper = lq_or_truncated(q, k)
+    loss = lq_or_truncated(q, k)
     check_reduction(reduction)
     check_tensor("labels", labels)
     if logits.shape != labels.shape:
@@ -48,7 +50,7 @@ def binary_lq_loss(
     dtype = compute_dtype(logits)
     given = labels.to(dtype)
     counts = given != ignore_index
-    if can_look_at(given):
+    if can.read(given):
         wrong = given[counts & ~((given >= 0) & (given <= 1))]
         if wrong.numel():
             raise ValueError(
@@ -60,7 +62,7 @@ def binary_lq_loss(
     # A label of weight 0 must not count even where its logit is NaN or infinite, but 0 * NaN is NaN: such
     # logits become 0. Finite ones stay, because their loss is the gradient of the weight.
     z = torch.where((weights == 0) & ~logits.isfinite(), 0.0, logits.to(dtype))
-    yes, no = loss.phi(F.logsigmoid(z), **hyper), loss.phi(F.logsigmoid(-z), **hyper)
+    yes, no = phi_at(F.logsigmoid(z), loss), phi_at(F.logsigmoid(-z), loss)
     losses = given * (yes if pos_weight is None else yes * pos_weight.to(dtype)) + (1 - given) * no
     losses = losses * weights
     if reduction == "none":

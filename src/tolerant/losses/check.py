@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tolerant.kernels import can
+
 REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -14,27 +16,16 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}; got {reduction!r}.")
 
 
+def check_impl(impl: str) -> None:
+    if impl not in can.WAYS:
+        raise ValueError(f"impl must be one of {', '.join(can.WAYS)}; got {impl!r}.")
+
+
 def check_tensor(name: str, value: Tensor) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Call torch.as_tensor({name}).")
     if type(value) is not Tensor and hasattr(value, "full_tensor"):  # torch's message names only an operator
         raise TypeError(f"{name} must be whole on each rank; got a DTensor. Pass {name}.full_tensor().")
-
-
-def is_recorded() -> bool:
-    """Whether make_fx records the operations: what is read from a tensor would become a constant."""
-    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
-
-
-def can_look_at(values: Tensor) -> bool:
-    """Whether the values can be read at no cost.
-
-    Not on a GPU, where the host would have to wait for the device, nor inside torch.compile, make_fx and
-    torch.func.
-    """
-    if not values.is_cpu or torch.compiler.is_compiling() or is_recorded():
-        return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(values)
 
 
 def check_logits_and_labels(logits: Tensor, labels: Tensor) -> torch.Size:
@@ -71,7 +62,7 @@ def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None
 
     Where labels cannot be looked at, a wrong one fails in the computation, as an index out of range.
     """
-    if labels.numel() == 0 or not can_look_at(labels):
+    if labels.numel() == 0 or not can.read(labels):
         return True
     try:
         y = labels.numpy()

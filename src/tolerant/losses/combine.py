@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.checks import check_transition
-from tolerant.losses.check import can_look_at
-from tolerant.losses.fused import RowWeight, finite_rows, weigh
-from tolerant.losses.log_prob import log_p_given, log_softmax, rows_at
+from tolerant.kernels import can
+from tolerant.kernels.log_prob import log_p_given, log_softmax, rows_at
+from tolerant.kernels.plain import RowWeight, finite_rows, phi_at, weigh
 from tolerant.losses.module import PhiLoss, RobustLoss
-from tolerant.losses.phi_losses import CCELoss
-from tolerant.losses.reduction import Weighing, weighted_loss
+from tolerant.losses.phi import CCELoss
+from tolerant.losses.reduction import reverse_mode_only, to_rows, weigh_rows
 
 
 class SumLoss(nn.Module):
@@ -68,15 +68,21 @@ class _Corrected(nn.Module):
         # Rows may miss 1 by rounding, and an entry above it would have log(1 - T) = NaN.
         self.register_buffer("transition", transition.detach().clamp(max=1.0))
 
-    def _weighing(self, logits: Tensor, sample_weight: Tensor | None) -> Weighing:
-        num_classes = logits.shape[1] if logits.ndim > 1 else logits.numel()
-        if logits.ndim and num_classes != len(self.transition):
+    def row_losses(self, logits: Tensor, labels: Tensor, row_weight: RowWeight) -> Tensor:
+        """The corrected loss of each row; row_weight says which ones count."""
+        raise NotImplementedError
+
+    @reverse_mode_only
+    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        rows = to_rows(self.loss, logits, labels, sample_weight)
+        num_classes = rows.logits.shape[1]
+        if num_classes != len(self.transition):
             raise ValueError(
                 f"logits must have one column per class of the transition, {len(self.transition)}; "
                 f"got {num_classes}."
             )
-        loss = self.loss
-        return Weighing(loss.weight, loss.ignore_index, loss.reduction, sample_weight)
+        z, y, row_weight, *_ = weighed = weigh_rows(self.loss, rows)
+        return weighed.reduce(weigh(self.row_losses(finite_rows(z, row_weight), y, row_weight), row_weight))
 
 
 class ForwardCorrected(_Corrected):
@@ -97,30 +103,23 @@ class ForwardCorrected(_Corrected):
                 "loss must be a loss of p_y alone (LqLoss, CCELoss, MAELoss, ...); "
                 f"got {type(loss).__name__}."
             )
-        if loss.hyper.get("label_smoothing"):
+        if isinstance(loss, CCELoss) and loss.label_smoothing:
             raise ValueError("label_smoothing must be 0 under a correction: both move the labels.")
         super().__init__(loss, transition)
 
-    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        phi = self.loss.phi
-        hyper = {name: v for name, v in self.loss.hyper.items() if name != "label_smoothing"}
-
-        def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
-            z = finite_rows(z, row_weight)
-            if not y.is_floating_point():
-                self._check_possible(y, row_weight)
-                return weigh(phi(log_p_given(z, y, self.transition), **hyper), row_weight)
-            # Every class is a possible label: its log-probability after noise, class by class.
-            classes = torch.arange(z.shape[1], device=z.device)
-            per_class = [log_p_given(z, label.expand(len(z)), self.transition) for label in classes]
-            log_p = torch.stack(per_class, 1)
-            # A label T cannot give counts only where it has weight: 0 * inf must not become NaN.
-            return weigh(weigh(phi(log_p, **hyper), y).sum(-1), row_weight)
-
-        return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)
+    def row_losses(self, logits: Tensor, labels: Tensor, row_weight: RowWeight) -> Tensor:
+        loss = self.loss.frozen()
+        if not labels.is_floating_point():
+            self._check_possible(labels, row_weight)
+            return phi_at(log_p_given(logits, labels, self.transition), loss)
+        # Every class is a possible label: its log-probability after noise, class by class.
+        classes = torch.arange(logits.shape[1], device=logits.device)
+        per_class = [log_p_given(logits, label.expand(len(logits)), self.transition) for label in classes]
+        # A label T cannot give counts only where it has weight: 0 * inf must not become NaN.
+        return weigh(phi_at(torch.stack(per_class, 1), loss), labels).sum(-1)
 
     def _check_possible(self, labels: Tensor, row_weight: RowWeight) -> None:
-        if not can_look_at(labels):
+        if not can.read(labels):
             return
         counted = labels[row_weight != 0] if isinstance(row_weight, Tensor) else labels
         impossible = counted[(self.transition == 0).all(0)[counted]]
@@ -144,7 +143,7 @@ class BackwardCorrected(_Corrected):
     inverse: Tensor
 
     def __init__(self, loss: CCELoss, transition: Tensor) -> None:
-        if not isinstance(loss, CCELoss) or loss.hyper["label_smoothing"]:
+        if not isinstance(loss, CCELoss) or loss.label_smoothing:
             raise TypeError(f"loss must be CCELoss() without label smoothing; got {loss!r}.")
         super().__init__(loss, transition)
         exact = self.transition.double()
@@ -156,12 +155,9 @@ class BackwardCorrected(_Corrected):
             )
         self.register_buffer("inverse", torch.linalg.inv(exact).to(self.transition.dtype))
 
-    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        def rows(z: Tensor, y: Tensor, row_weight: RowWeight) -> Tensor:
-            log_p = log_softmax(finite_rows(z, row_weight))
-            inverse = self.inverse.to(log_p.dtype)
-            over_classes = y @ inverse if y.is_floating_point() else rows_at(inverse, y)
-            # A masked class counts only where the inverse does: 0 * inf must not become NaN.
-            return weigh(-torch.where(over_classes == 0, 0.0, over_classes * log_p).sum(-1), row_weight)
-
-        return weighted_loss(logits, labels, self._weighing(logits, sample_weight), rows)
+    def row_losses(self, logits: Tensor, labels: Tensor, row_weight: RowWeight) -> Tensor:
+        log_p = log_softmax(logits)
+        inverse = self.inverse.to(log_p.dtype)
+        over_classes = labels @ inverse if labels.is_floating_point() else rows_at(inverse, labels)
+        # A masked class counts only where the inverse does: 0 * inf must not become NaN.
+        return -torch.where(over_classes == 0, 0.0, over_classes * log_p).sum(-1)

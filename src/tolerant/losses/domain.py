@@ -1,9 +1,10 @@
-"""The values that a hyper-parameter may take."""
+"""The values that a hyper-parameter may take; below, those of the losses here."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,14 @@ class Domain:
         right = ")" if self.open_high or math.isinf(self.high) else "]"
         whole = " (whole numbers)" if self.integer else ""
         return f"{left}{self.low:g}, {self.high:g}{right}{whole}"
+
+
+Q = Annotated[float, Domain(0, 1, way_out="For cross entropy use q=0, for (half of) MAE q=1.")]
+K = Annotated[float, Domain(0, 1, open_low=True, open_high=True, way_out="Without truncation use lq.")]
+LogZero = Annotated[float, Domain(high=0, open_high=True, way_out="It stands for log 0; the paper has -4.")]
+NotNegative = Annotated[float, Domain(0)]
+Positive = Annotated[float, Domain(0, open_low=True)]
+AboveOne = Annotated[float, Domain(1, open_low=True)]
+Share = Annotated[float, Domain(0, 1)]
+Inside = Annotated[float, Domain(0, 1, open_low=True, open_high=True)]
+Order = Annotated[int, Domain(1, 1000, integer=True)]

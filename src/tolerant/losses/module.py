@@ -1,32 +1,25 @@
 """The loss modules: what `torch.nn.CrossEntropyLoss` takes, plus each loss's own numbers.
 
-A module is a name, a formula and a way to apply it to rows. Its hyper-parameters, their defaults and
-their order are read from the formula's signature, so that each stands in one place.
+A call goes from `forward` to `reduction`, which makes rows and weighs them, to the way of computing that
+`kernels.can` names, and back to `reduction`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, cast
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
-from tolerant.losses import fused, triton_loss
-from tolerant.losses.check import check_reduction, check_tensor
+from tolerant.kernels import can, cpu, plain
+from tolerant.kernels.plain import finite_rows, weigh
+from tolerant.kernels.triton.loss import phi_loss
+from tolerant.losses.check import check_impl, check_reduction
+from tolerant.losses.declaration import declare, refuse_unknown
 from tolerant.losses.domain import Domain
-from tolerant.losses.log_prob import log_softmax
-from tolerant.losses.phi import PHI, Phi
-from tolerant.losses.reduction import Weighing, check_call, rows_of, weighted_loss
-
-IMPLEMENTATIONS = ("auto", "plain", "fused", "triton")
-
-
-def check_impl(impl: str) -> None:
-    if impl not in IMPLEMENTATIONS:
-        raise ValueError(f"impl must be one of {', '.join(IMPLEMENTATIONS)}; got {impl!r}.")
+from tolerant.losses.reduction import reverse_mode_only, to_rows, weigh_rows
 
 
 class RobustLoss(nn.Module):
@@ -37,187 +30,201 @@ class RobustLoss(nn.Module):
     back in fp32 at least, the gradient in the logits' dtype.
 
     Args:
-        weight: a factor for each class, as in ``torch.nn.CrossEntropyLoss``.
+        weight: a factor for each class, as in ``torch.nn.CrossEntropyLoss``; kept as ``class_weight``.
         ignore_index: the label of rows that do not count, as there.
         reduction: "mean", "sum" or "none", as there.
         impl: how a loss of p_y is computed. "auto" takes "triton" on a GPU and "fused" on a CPU where they
             can be used, else "plain", which is the reference. Losses of the whole row are always plain.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # in the registry
     paper: ClassVar[str]
     limits: ClassVar[str] = ""
-    domains: ClassVar[dict[str, Domain]] = {}
-    formula: ClassVar[Callable[..., Tensor]]
-    _defaults: ClassVar[dict[str, Any]]
+    domains: ClassVar[dict[str, Domain]] = {}  # of the hyper-parameters; like the defaults, from `__init__`
+    defaults: ClassVar[dict[str, Any]] = {}
 
-    weight: Tensor | None
+    class_weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    impl: str
 
     def __init__(
         self,
-        *positional: Any,
+        *,
         weight: Tensor | None = None,
         ignore_index: int = -100,
         reduction: str = "mean",
         impl: str = "auto",
-        **hyper: Any,
     ) -> None:
         super().__init__()
-        if positional:
-            # A tensor was meant as class weights, which CrossEntropyLoss takes first.
-            meant = "weight" if isinstance(positional[0], Tensor) else next(iter(self._defaults), "weight")
-            raise TypeError(
-                f"{type(self).__name__} takes its arguments by name; got {positional[0]!r} without one. "
-                f"Write {type(self).__name__}({meant}=...)."
-            )
-        check_impl(impl)
-        self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-        self.reduction = reduction  # checked in __setattr__
-        self.impl = impl
-        self.hyper = self.resolve(**hyper)
+        self.register_buffer("class_weight", weight)
+        self.ignore_index, self.reduction, self.impl = ignore_index, reduction, impl
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if hasattr(cls, "name"):
-            common = inspect.signature(RobustLoss.__init__).parameters
-            shared = [p for p in common.values() if p.name not in ("self", "positional", "hyper")]
-            own = cls.own_parameters()
-            cls.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-            # Read once: a signature takes as long as three operations on a small batch.
-            cls._defaults = {p.name: p.default for p in own}
+        declare(cls)
 
-    @classmethod
-    def own_parameters(cls) -> list[inspect.Parameter]:
-        """The formula's keyword-only parameters: the loss's hyper-parameters with their defaults."""
-        parameters = inspect.signature(cls.formula).parameters.values()
-        return [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each row, (N): of logits (N, C) and labels (N), or the labels' probabilities (N, C)."""
+        raise NotImplementedError(f"{type(self).__name__} must define row_losses(self, logits, labels).")
 
-    @classmethod
-    def resolve(cls, **hyper: Any) -> dict[str, Any]:
-        """All hyper-parameters, defaults filled in, each checked against its domain."""
-        resolved = dict(cls._defaults)
-        for name, value in hyper.items():
-            if name not in resolved:
-                known = ", ".join([*resolved, "weight", "ignore_index", "reduction", "impl"])
-                raise TypeError(f"{cls.__name__} has no argument {name!r}. It takes: {known}.")
-            # Numpy's numbers, as from linspace or a search, become Python's: a numpy float64 would turn the
-            # fp32 arrays it meets into fp64.
-            resolved[name] = value.item() if isinstance(value, np.generic) else value
-        for name, value in resolved.items():
-            if name in cls.domains:
-                cls.domains[name].check(name, value)
-        return resolved
-
+    @reverse_mode_only
     def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        weighing = Weighing(self.weight, self.ignore_index, self.reduction, sample_weight)
-        return self.compute(logits, labels, self.hyper, weighing, self.impl)
+        rows = weigh_rows(self, to_rows(self, logits, labels, sample_weight))
+        losses = self.row_losses(finite_rows(rows.logits, rows.weight), rows.labels)
+        return rows.reduce(weigh(losses, rows.weight))
+
+    @property
+    def hyper(self) -> dict[str, Any]:
+        """The hyper-parameters as they are now."""
+        return {name: getattr(self, name) for name in self.domains}
 
     @classmethod
-    def compute(
-        cls,
-        logits: Tensor,
-        labels: Tensor,
-        hyper: dict[str, Any],
-        weighing: Weighing,
-        impl: str = "auto",
-    ) -> Tensor:
-        """The loss without a module: what `forward` and `tolerant.functional` call."""
+    def bare(cls, **options: Any) -> Self:
+        """The loss for one call, without a module's machinery, which takes ten times as long to set up."""
+        refuse_unknown(cls, (), options)
+        options = {**_COMMON, **cls.defaults, **options}
+        loss = cls.__new__(cls)
+        weight = options.pop("weight")
+        numbers = {name: cls._checked(name, value) for name, value in options.items()}
+        loss.__dict__.update(class_weight=weight, **numbers)
+        return loss
 
-        def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
-            return fused.weigh(cls.formula(fused.finite_rows(z, row_weight), y, **hyper), row_weight)
+    def frozen(self, **changes: Any) -> Self:
+        """The loss as it is now, or changed: a backward pass may come after ``loss.q = ...``."""
+        loss = type(self).__new__(type(self))
+        loss.__dict__.update(self.__dict__, **changes)
+        return loss
 
-        return weighted_loss(logits, labels, weighing, rows)
+    @classmethod
+    def _checked(cls, name: str, value: Any) -> Any:
+        if name in cls.domains:
+            # Numpy's numbers, as from linspace or a search, become Python's, which print as one types them.
+            value = value.item() if isinstance(value, np.generic) else value
+            cls.domains[name].check(name, value)
+        elif name == "reduction":
+            check_reduction(value)
+        elif name == "impl":
+            check_impl(value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, self._checked(name, value))
+
+    if TYPE_CHECKING:  # the hyper-parameters
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def extra_repr(self) -> str:
-        shown = dict(self.hyper)
-        if self.weight is not None:
-            shown["weight"] = f"<{len(self.weight)} classes>"
-        if self.ignore_index != -100:
+        shown = self.hyper
+        if self.class_weight is not None:
+            shown["weight"] = f"<{len(self.class_weight)} classes>"
+        if self.ignore_index != _COMMON["ignore_index"]:
             shown["ignore_index"] = self.ignore_index
-        if self.reduction != "mean":
+        if self.reduction != _COMMON["reduction"]:
             shown["reduction"] = self.reduction
         return ", ".join(f"{name}={value}" for name, value in shown.items())
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        # `loss.q = 0.3` between epochs must reach the formula, not lie beside it.
-        hyper = self.__dict__.get("hyper", {})
-        if name == "reduction":
-            check_reduction(value)
-        if name in hyper:
-            self.hyper = self.resolve(**{**hyper, name: value})
-        else:
-            super().__setattr__(name, value)
 
-    def __getattr__(self, name: str) -> Any:
-        hyper = self.__dict__.get("hyper", {})
-        return hyper[name] if name in hyper else super().__getattr__(name)
+declare(RobustLoss)
+_COMMON = {p.name: p.default for p in inspect.signature(RobustLoss).parameters.values()}
 
 
 class PhiLoss(RobustLoss):
-    """A loss that looks only at the probability of the given label."""
+    """A loss that looks only at the probability of the given label, phi(log p_y); the base of your own.
 
-    phi: ClassVar[Phi]
+    Two methods make one: ``phi``, and ``weight``, which is -d phi / d log p_y. Both map a tensor of any shape
+    element by element. The keyword-only arguments of ``__init__`` that are annotated as numbers are its
+    hyper-parameters, and are there as ``self.NAME``; ``Annotated[float, Domain(0, 1)]`` says what they may be.
+
+    >>> import torch
+    >>> class Poly1Loss(PhiLoss):
+    ...     def __init__(self, *, epsilon: float = 1.0, **common) -> None:
+    ...         super().__init__(**common)
+    ...
+    ...     def phi(self, log_p_y):
+    ...         return -log_p_y - self.epsilon * torch.expm1(log_p_y)
+    ...
+    ...     def weight(self, log_p_y):
+    ...         return 1 + self.epsilon * torch.exp(log_p_y)
+    >>> loss = Poly1Loss(epsilon=2.0, reduction="sum")
+    >>> loss
+    Poly1Loss(epsilon=2.0, reduction=sum)
+    >>> loss(torch.tensor([[0.0, 0.0]]), torch.tensor([0]))
+    tensor(1.6931)
+    """
+
+    form: ClassVar[str] = ""  # its name in `kernels.triton.phi`, which need not have it
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        cls.phi = PHI[cls.name]
-        cls.formula = staticmethod(cls.phi.value)
-        cls.domains = cls.phi.domains | cls.__dict__.get("domains", {})
         super().__init_subclass__(**kwargs)
-
-    @classmethod
-    def compute(
-        cls,
-        logits: Tensor,
-        labels: Tensor,
-        hyper: dict[str, Any],
-        weighing: Weighing,
-        impl: str = "auto",
-    ) -> Tensor:
-        if _triton_serves(logits, labels, weighing, impl):
-            _, shape = check_call(logits, labels, weighing)
-            sample_weight = weighing.sample_weight
-            losses = triton_loss.phi_loss(
-                rows_of(logits),
-                labels.reshape(-1),
-                phi=cls.name,
-                hyper=hyper,
-                weight=weighing.weight,
-                sample_weight=None if sample_weight is None else sample_weight.reshape(-1),
-                ignore_index=weighing.ignore_index,
-                reduction=weighing.reduction,
+        written = [name for name in ("phi", "weight") if name in vars(cls)]
+        if len(written) == 1:
+            raise TypeError(
+                f"{cls.__name__} must define both phi(self, log_p_y) and weight(self, log_p_y), which is "
+                f"-d phi / d log_p_y; got {written[0]} alone. Autograd has no digits left where p_y is small, "
+                "so the weight is written out."
             )
-            return losses.reshape(shape) if weighing.reduction == "none" else losses
+        if written:  # the fast forms are those of the formulas here, whatever a class elsewhere is called
+            cls.form = vars(cls).get("name", "") if cls.__module__.startswith("tolerant.losses.") else ""
 
-        def rows(z: Tensor, y: Tensor, row_weight: fused.RowWeight) -> Tensor:
-            if y.is_floating_point():
-                per_class = cls.phi(log_softmax(fused.finite_rows(z, row_weight)), **hyper)
-                return fused.weigh(fused.weigh(per_class, y).sum(-1), row_weight)
-            if _fused_serves(z, impl):
-                summed = weighing.reduction != "none"
-                return fused.phi_rows(z, y, row_weight, cls.phi, hyper, summed)
-            return fused.plain_phi_rows(z, y, row_weight, cls.phi, hyper)
+    def phi(self, log_p_y: Tensor) -> Tensor:
+        """The loss as a function of log p_y."""
+        raise NotImplementedError(f"{type(self).__name__} must define phi(self, log_p_y).")
 
-        return weighted_loss(logits, labels, weighing, rows)
+    def weight(self, log_p_y: Tensor) -> Tensor:
+        """What the gradient of cross entropy is multiplied by: -d phi / d log p_y."""
+        raise NotImplementedError(f"{type(self).__name__} must define weight(self, log_p_y).")
 
-
-def _triton_serves(logits: Tensor, labels: Tensor, weighing: Weighing, impl: str) -> bool:
-    check_tensor("labels", labels)
-    if impl not in ("auto", "triton") or labels.is_floating_point():
-        return False
-    serves = triton_loss.available(logits, weighing.weight, weighing.sample_weight)
-    if impl == "triton" and not serves:
-        raise ValueError(
-            "impl='triton' needs logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "
-            f"installed; got logits on {logits.device}. impl='auto' falls back by itself."
+    @reverse_mode_only
+    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        rows = to_rows(self, logits, labels, sample_weight)
+        way = can.way_of_loss(
+            rows.logits, rows.labels, self.class_weight, rows.sample_weight, form=self.form, impl=self.impl
         )
-    return serves
+        loss = self.frozen(impl="plain")
+        if way == "triton":  # weighs and reduces by itself
+            value = phi_loss(rows.logits, rows.labels, rows.sample_weight, loss)
+            return value.reshape(rows.shape) if self.reduction == "none" else value
+        z, y, row_weight, *_ = weighed = weigh_rows(self, rows)
+        if way == "fused":
+            return weighed.reduce(cpu.phi_rows(z, y, row_weight, loss, self.reduction != "none"))
+        return weighed.reduce(plain.phi_rows(z, y, row_weight, loss))
 
 
-def _fused_serves(logits: Tensor, impl: str) -> bool:
-    """Compilers and function transforms look inside the plain path; the fused one is opaque."""
-    if impl != "auto":
-        return impl == "fused"
-    if not logits.is_cpu or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return False
-    return fused.has_numbers(logits)
+P = ParamSpec("P")
+Logits = TypeVar("Logits", contravariant=True)
+
+
+class _Loss(Protocol[Logits]):
+    def forward(self, logits: Logits, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor: ...
+
+
+class LossFunction(Protocol[Logits, P]):
+    """A function with the arguments of a loss class."""
+
+    def __call__(
+        self,
+        logits: Logits,
+        labels: Tensor,
+        sample_weight: Tensor | None = None,
+        *none: P.args,
+        **options: P.kwargs,
+    ) -> Tensor: ...
+
+
+def function_of(loss: Callable[P, _Loss[Logits]]) -> LossFunction[Logits, P]:
+    """The functional form of a loss class: ``lq_loss(logits, labels, sample_weight=None, *, q=0.7, ...)``."""
+    cls = cast("type[RobustLoss]", loss)
+
+    def function(logits: Any, labels: Tensor, sample_weight: Tensor | None = None, **options: Any) -> Tensor:
+        return cls.bare(**options).forward(logits, labels, sample_weight)
+
+    positional = list(inspect.signature(function).parameters.values())[:3]
+    arguments = [*positional, *inspect.signature(cls).parameters.values()]
+    function.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]
+    function.__name__ = function.__qualname__ = f"{cls.name.replace('-', '_')}_loss"
+    function.__module__ = cls.__module__
+    summary = (cls.__doc__ or "").splitlines()[0]
+    function.__doc__ = f"{summary}\n\nThe functional form of `tolerant.{cls.__name__}`."
+    return cast("LossFunction[Logits, P]", function)

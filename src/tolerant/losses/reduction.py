@@ -2,63 +2,80 @@
 
 The meaning is that of `torch.nn.CrossEntropyLoss`, with `sample_weight` as one more factor: a mean
 divides by the sum of the weights of the rows that count, and over no row at all it is NaN.
+
+A loss goes three steps: `to_rows` and `weigh_rows`, its own losses of those rows, `WeighedRows.reduce`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from tolerant.kernels.log_prob import compute_dtype
+from tolerant.kernels.plain import RowWeight
 from tolerant.losses.check import check_label_range, check_logits_and_labels, check_vector
-from tolerant.losses.fused import RowWeight
-from tolerant.losses.log_prob import compute_dtype
 
-# (logits (N, C), labels (N) or (N, C), row_weight) -> weighted losses (N), or their sum if one is wanted
-Rows = Callable[[Tensor, Tensor, RowWeight], Tensor]
+P, T = ParamSpec("P"), TypeVar("T")
 
 
-class Weighing(NamedTuple):
-    """What `torch.nn.CrossEntropyLoss` is told beside logits and labels."""
+class Weighing(Protocol):
+    """What a loss knows before it is called, as `torch.nn.CrossEntropyLoss` does."""
 
-    weight: Tensor | None = None
-    ignore_index: int = -100
-    reduction: str = "mean"
-    sample_weight: Tensor | None = None
-
-
-def weighted_loss(logits: Tensor, labels: Tensor, weighing: Weighing, rows: Rows) -> Tensor:
-    """Brings the input to rows, weighs them, calls `rows`, reduces, and restores the shape."""
-    num_classes, shape = check_call(logits, labels, weighing)
-    flat, row_labels, row_weight, nan_if_empty = _to_rows(logits, labels, num_classes, weighing)
-    try:
-        losses = rows(flat, row_labels, row_weight)
-    except NotImplementedError as error:
-        # Our autograd functions define no jvp: torch.compile would refuse them, and torch would return 0
-        # for a second jacfwd.
-        if "forward mode AD" not in str(error):
-            raise
-        raise NotImplementedError(
-            "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian need. "
-            "Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
-        ) from error
-    if weighing.reduction == "none":
-        return losses.reshape(shape)
-    total = losses.sum() if losses.ndim else losses
-    return total if nan_if_empty is None else total + nan_if_empty
+    class_weight: Tensor | None
+    ignore_index: int
+    reduction: str
 
 
-def check_call(logits: Tensor, labels: Tensor, weighing: Weighing) -> tuple[int, torch.Size]:
-    """Refuses what does not fit together; the number of classes and the losses' shape."""
+class Rows(NamedTuple):
+    """A call as rows, its shapes checked."""
+
+    logits: Tensor  # (N, C)
+    labels: Tensor  # (N,), or probabilities (N, C)
+    sample_weight: Tensor | None  # (N,)
+    shape: torch.Size  # of the losses
+
+
+class WeighedRows(NamedTuple):
+    """Rows with a weight each, and how their losses become one.
+
+    The mean's divisor is part of the weight, not a division at the end, so that the gradient formed in
+    the forward pass is final. What is added to a mean is NaN if no row counts, else 0; None if some row
+    surely counts.
+    """
+
+    logits: Tensor
+    labels: Tensor
+    weight: RowWeight
+    nan_if_empty: Tensor | None
+    reduction: str
+    shape: torch.Size
+
+    def reduce(self, losses: Tensor) -> Tensor:
+        """The weighted losses (N), or their sum, in the shape that was asked for."""
+        if self.reduction == "none":
+            return losses.reshape(self.shape)
+        total = losses.sum() if losses.ndim else losses
+        return total if self.nan_if_empty is None else total + self.nan_if_empty
+
+
+def to_rows(loss: Weighing, logits: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Rows:
+    """Refuses what does not fit together; logits (N, C, d1, ...) become rows (N * d1 * ..., C)."""
     shape = check_logits_and_labels(logits, labels)
     num_classes = logits.shape[min(1, logits.ndim - 1)]
-    if weighing.weight is not None:
-        check_vector("weight", weighing.weight, torch.Size([num_classes]), "one per class")
-    if weighing.sample_weight is not None:
-        check_vector("sample_weight", weighing.sample_weight, shape, "one per label")
-    return num_classes, shape
+    if loss.class_weight is not None:
+        check_vector("weight", loss.class_weight, torch.Size([num_classes]), "one per class")
+    if sample_weight is not None:
+        check_vector("sample_weight", sample_weight, shape, "one per label")
+        sample_weight = sample_weight.reshape(-1)
+    if labels.is_floating_point():
+        labels = rows_of(labels)
+    elif labels.ndim != 1:
+        labels = labels.reshape(-1)
+    return Rows(rows_of(logits), labels, sample_weight, shape)
 
 
 def rows_of(logits: Tensor) -> Tensor:
@@ -68,47 +85,64 @@ def rows_of(logits: Tensor) -> Tensor:
     return logits.movedim(1, -1).reshape(-1, logits.shape[1]) if logits.ndim > 1 else logits[None]
 
 
-def _to_rows(
-    logits: Tensor, labels: Tensor, num_classes: int, weighing: Weighing
-) -> tuple[Tensor, Tensor, RowWeight, Tensor | None]:
-    """Logits (N, C), labels, the weight of each row, and what is to be added to a mean.
-
-    The mean's divisor is part of the row weight, not a division at the end, so that the gradient formed in
-    the forward pass is final. What is added is NaN if no row counts, else 0; None if some row surely counts.
-    """
-    flat = rows_of(logits)
-    num_rows = flat.shape[0]
+def weigh_rows(loss: Weighing, rows: Rows) -> WeighedRows:
+    """Labels checked, the weights of classes and samples in one; class weights of soft labels go into these."""
+    logits, labels, sample_weight, shape = rows
+    num_rows, num_classes = logits.shape
     dtype = compute_dtype(logits)
-    sample = None if weighing.sample_weight is None else weighing.sample_weight.reshape(-1).to(dtype)
+    class_weight = loss.class_weight
     may_ignore = False
     if labels.is_floating_point():
-        row_labels = rows_of(labels).to(dtype)
-        if weighing.weight is not None:
-            row_labels = row_labels * weighing.weight.to(dtype)
+        labels = labels.to(dtype)
+        if class_weight is not None:
+            labels = labels * class_weight.to(dtype)
         class_weight = None
     else:
-        row_labels = (labels if labels.ndim == 1 else labels.reshape(-1)).long()
-        may_ignore = check_label_range(row_labels, num_classes, weighing.ignore_index)
-        class_weight = weighing.weight
-    if sample is None and class_weight is None and not may_ignore and num_rows:
-        return flat, row_labels, 1 / num_rows if weighing.reduction == "mean" else 1.0, None
+        labels = labels.long()
+        may_ignore = check_label_range(labels, num_classes, loss.ignore_index)
 
-    row_weight = flat.new_ones(num_rows, dtype=dtype) if sample is None else sample
-    counts = row_labels != weighing.ignore_index if may_ignore else None
-    if counts is not None:
-        row_labels = torch.where(counts, row_labels, 0)
-        row_weight = torch.where(counts, row_weight, 0.0)
-    if class_weight is not None:
-        row_weight = row_weight * class_weight.to(dtype)[row_labels]
-    if weighing.reduction != "mean":
-        return flat, row_labels, row_weight, None
-    divisor = row_weight.sum()
-    row_weight = row_weight / divisor
-    if counts is not None:  # 0 / 0 where no row counts: the mean is NaN, the ignored rows' gradients are 0
-        row_weight = torch.where(counts, row_weight, 0.0)
-    return flat, row_labels, row_weight, nan_if_zero(divisor)
+    weight: RowWeight
+    nan_if_empty = None
+    if sample_weight is None and class_weight is None and not may_ignore and num_rows:
+        weight = 1 / num_rows if loss.reduction == "mean" else 1.0
+    else:
+        weight = logits.new_ones(num_rows, dtype=dtype) if sample_weight is None else sample_weight.to(dtype)
+        counts = labels != loss.ignore_index if may_ignore else None
+        if counts is not None:
+            labels = torch.where(counts, labels, 0)
+            weight = torch.where(counts, weight, 0.0)
+        if class_weight is not None:
+            weight = weight * class_weight.to(dtype)[labels]
+        if loss.reduction == "mean":
+            divisor = weight.sum()
+            weight, nan_if_empty = weight / divisor, nan_if_zero(divisor)
+            if counts is not None:  # 0 / 0 where no row counts: the mean is NaN, the rows' gradients are 0
+                weight = torch.where(counts, weight, 0.0)
+    return WeighedRows(logits, labels, weight, nan_if_empty, loss.reduction, shape)
 
 
 def nan_if_zero(divisor: Tensor) -> Tensor:
     """To be added to a mean: NaN over nothing at all, else 0; without a gradient."""
     return ((divisor - divisor) / divisor).detach()
+
+
+def reverse_mode_only(function: Callable[P, T]) -> Callable[P, T]:
+    """Says what to do where torch asks for a forward-mode derivative.
+
+    Our autograd functions define no jvp: torch.compile would refuse them, and torch would return 0 for a
+    second jacfwd.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except NotImplementedError as error:
+            if "forward mode AD" not in str(error):
+                raise
+            raise NotImplementedError(
+                "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian need. "
+                "Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
+            ) from error
+
+    return wrapped

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tolerant.hints import did_you_mean
-from tolerant.losses import full_row, phi_losses
+from tolerant.losses import full_row, phi
 from tolerant.losses.domain import Domain
 from tolerant.losses.module import PhiLoss, RobustLoss
 
@@ -22,39 +22,23 @@ class LossInfo:
     limits: str
     paper: str
 
+    @classmethod
+    def of(cls, loss: type[RobustLoss]) -> LossInfo:
+        """The row of a loss class, which says all of it."""
+        return cls(loss.name, loss, loss.defaults, loss.domains, loss.limits, loss.paper)
+
     @property
     def is_phi(self) -> bool:
         """Whether the loss is a function of p_y alone."""
         return issubclass(self.module, PhiLoss)
 
 
-def _info(loss: type[RobustLoss]) -> LossInfo:
-    return LossInfo(loss.name, loss, loss.resolve(), loss.domains, loss.limits, loss.paper)
-
-
+# The named classes of the two modules, in their order.
 REGISTRY: dict[str, LossInfo] = {
-    loss.name: _info(loss)
-    for loss in (
-        phi_losses.CCELoss,
-        phi_losses.MAELoss,
-        phi_losses.LqLoss,
-        phi_losses.TruncatedLqLoss,
-        phi_losses.FocalLoss,
-        phi_losses.TaylorLoss,
-        phi_losses.RCELoss,
-        phi_losses.SCELoss,
-        phi_losses.AGCELoss,
-        phi_losses.AULLoss,
-        phi_losses.AELLoss,
-        phi_losses.PHuberLoss,
-        phi_losses.JSLoss,
-        full_row.NCELoss,
-        full_row.NFLLoss,
-        full_row.NGCELoss,
-        full_row.GJSLoss,
-        full_row.BootstrapLoss,
-        full_row.HardBootstrapLoss,
-    )
+    loss.name: LossInfo.of(loss)
+    for module in (phi, full_row)
+    for loss in vars(module).values()
+    if isinstance(loss, type) and loss.__module__ == module.__name__ and "name" in vars(loss)
 }
 
 

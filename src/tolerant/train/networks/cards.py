@@ -18,8 +18,7 @@ from torch import nn
 
 from tolerant.checks import check_whole, is_whole
 from tolerant.train.networks.layers import Flatten, GlobalMean, PenalizedLinear, dropout_of
-from tolerant.train.networks.norm import BatchNorm
-from tolerant.train.networks.norm_pool import NormPool
+from tolerant.train.networks.norm import BatchNorm, NormPool
 from tolerant.train.networks.overlap import Conv2d
 from tolerant.train.networks.resnet import ResNet
 

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tolerant.losses import small
-from tolerant.losses.check import is_recorded
-from tolerant.losses.log_prob import compute_dtype, log_p_y
-from tolerant.losses.phi import Phi
+from tolerant.kernels import can, plain
+from tolerant.kernels.log_prob import compute_dtype
+from tolerant.kernels.plain import Phi, RowWeight, counted, weigh
 
 # Logits of 16 bits are widened to fp32 a block at a time. Smaller blocks would fit into the cores' own
 # caches, but every block costs a dozen operations on one number per row, and for each of its large operations
@@ -28,87 +27,21 @@ LEAST_LABEL, LEAST_SUM, MOST_SUM = 1e-9, 0.1, 1e12
 TINY = 1e-30
 
 
-# One weight per row, or one number for all: without weights and ignored rows it is 1, or 1 / N.
-RowWeight = Tensor | float
-
-
-def phi_rows(
-    logits: Tensor,
-    labels: Tensor,
-    row_weight: RowWeight,
-    phi: Phi,
-    hyper: dict[str, Any],
-    summed: bool = False,
-) -> Tensor:
-    """row_weight * phi(log p_y) for logits (N, C), or its sum; equals the plain path, faster."""
-    return _PhiRows.apply(logits, labels, row_weight, phi, hyper, summed)
-
-
-def plain_phi_rows(
-    logits: Tensor, labels: Tensor, row_weight: RowWeight, phi: Phi, hyper: dict[str, Any]
-) -> Tensor:
-    """The same from the primitives: the reference, and what compilers and transforms see."""
-    return weigh(phi(log_p_y(finite_rows(logits, row_weight), labels), **hyper), row_weight)
-
-
-def has_numbers(tensor: Tensor) -> bool:
-    """Whether the tensor has memory of its own to read: a fake or a sharded one (DTensor) has none.
-
-    Nor may it be read while operations are recorded.
-    """
-    return type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__ and not is_recorded()
-
-
-def finite_rows(logits: Tensor, row_weight: RowWeight) -> Tensor:
-    """Zeros for a row that does not count and has no probabilities: in a derivative 0 * NaN would be NaN.
-
-    A row with masked classes has them, and stays: its loss is the gradient of its weight.
-    """
-    if not isinstance(row_weight, Tensor):
-        return logits
-    top = logits.detach().amax(1, keepdim=True)  # NaN or inf where one logit is, -inf where all are
-    return torch.where((row_weight == 0).unsqueeze(1) & ~top.isfinite(), 0.0, logits)
-
-
-def weigh(values: Tensor, row_weight: RowWeight) -> Tensor:
-    """row_weight * values, where a row of weight 0 is left out even if its value is inf.
-
-    The gradient in a weight of 0 is still the row's value: reweighting by gradients starts from there.
-    The same of classes and a label's probabilities: a masked class does not count where it has none.
-    """
-    if not isinstance(row_weight, Tensor):
-        return values * row_weight
-    return row_weight * _counted(values, row_weight)
-
-
-def _counted(values: Tensor, row_weight: Tensor) -> Tensor:
-    return torch.where(row_weight == 0, values.nan_to_num(0.0, 0.0, 0.0), values)
-
-
-def needs_plain_path(upstream: Tensor) -> bool:
-    """Whether a backward pass must be differentiable again, or serve several upstream gradients at once.
-
-    The first is ``create_graph``. The second is ``is_grads_batched``, whose gradients have no memory to read.
-    """
-    return torch.is_grad_enabled() or not torch._C._has_storage(upstream)
+def phi_rows(logits: Tensor, labels: Tensor, row_weight: RowWeight, loss: Phi, summed: bool = False) -> Tensor:
+    """row_weight * phi(log p_y) for logits (N, C) and labels (N), or its sum; equals `plain`, faster."""
+    return _PhiRows.apply(logits, labels, row_weight, loss, summed)
 
 
 class _PhiRows(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        logits: Tensor,
-        labels: Tensor,
-        row_weight: RowWeight,
-        phi: Phi,
-        hyper: dict[str, Any],
-        summed: bool,
+        ctx: Any, logits: Tensor, labels: Tensor, row_weight: RowWeight, loss: Phi, summed: bool
     ) -> Tensor:
-        ctx.phi, ctx.hyper, ctx.summed = phi, hyper, summed
+        ctx.loss, ctx.summed = loss, summed
         # fp16 gradients are formed in the backward: a loss scale that comes after the rounding to
         # fp16 could not bring back what had fallen below 6e-8.
         early = ctx.needs_input_grad[0] and logits.dtype != torch.float16
-        values, losses, gradient = _sweep(logits, labels, row_weight, phi, hyper, early)
+        values, losses, gradient = _sweep(logits, labels, row_weight, loss, early)
         weights = row_weight if isinstance(row_weight, Tensor) else None
         ctx.number = None if weights is not None else row_weight
         ctx.save_for_backward(logits, labels, weights, values, gradient)
@@ -119,46 +52,42 @@ class _PhiRows(torch.autograd.Function):
         logits, labels, weights, values, gradient = ctx.saved_tensors
         row_weight = ctx.number if weights is None else weights
         wants = ctx.needs_input_grad
-        if needs_plain_path(grad):
+        if not can.scale_gradient(grad):
             again = torch.is_grad_enabled()
             with torch.enable_grad():
-                losses = plain_phi_rows(logits, labels, row_weight, ctx.phi, ctx.hyper)
+                losses = plain.phi_rows(logits, labels, row_weight, ctx.loss)
                 losses = losses.sum() if ctx.summed else losses
             inputs = [t for t, want in ((logits, wants[0]), (weights, wants[2])) if want]
             found = iter(torch.autograd.grad(losses, inputs, grad, create_graph=again))
-            return next(found) if wants[0] else None, None, next(found, None), None, None, None
+            return next(found) if wants[0] else None, None, next(found, None), None, None
         if not wants[0]:
             gradient = None
         elif gradient is None:
             scaled = (row_weight * grad).expand(len(logits))
-            _, _, gradient = _sweep(logits, labels, scaled, ctx.phi, ctx.hyper, True)
+            _, _, gradient = _sweep(logits, labels, scaled, ctx.loss, True)
         elif not (ctx.summed and grad.item() == 1):
             gradient = (gradient * grad.reshape(-1, 1)).to(logits.dtype)
-        by_weight = weigh(_counted(values, weights), grad) if wants[2] else None
-        return gradient, None, by_weight, None, None, None
+        by_weight = weigh(counted(values, weights), grad) if wants[2] else None
+        return gradient, None, by_weight, None, None
 
 
 def _sweep(
-    logits: Tensor, labels: Tensor, row_weight: RowWeight, phi: Phi, hyper: dict[str, Any], want_grad: bool
-) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    logits: Tensor, labels: Tensor, row_weight: RowWeight, loss: Phi, want_grad: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Values, losses, gradients: phi(log p_y), row_weight * phi, row_weight * w * (softmax - onehot).
 
-    The values are the gradient of the row weights; where row_weight is a number, they may be None.
+    The values are the gradient of the row weights.
     """
-    if small.serves(logits, labels, row_weight):
-        found = small.sweep(logits, labels, row_weight, phi, hyper, want_grad)
-        if found is not None:
-            return found
     dtype = compute_dtype(logits)
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if want_grad else None
     column = labels.unsqueeze(1)
     each = row_weight.unsqueeze(1) if isinstance(row_weight, Tensor) else row_weight
     if gradient is not None and gradient.dtype == dtype and len(logits):
         # The gradient itself is the space for the exponentials: one block, and no other memory.
-        log_p, _ = _block(logits, column, each, gradient, gradient, phi, hyper, False)
+        log_p, _ = _block(logits, column, each, gradient, gradient, loss, False)
     else:
-        log_p = _in_blocks(logits, column, each, gradient, phi, hyper)
-    values = phi.value(log_p, **hyper).squeeze(1)
+        log_p = _in_blocks(logits, column, each, gradient, loss)
+    values = loss.phi(log_p).squeeze(1)
     return values, weigh(values, row_weight), gradient
 
 
@@ -167,8 +96,7 @@ def _in_blocks(
     column: Tensor,
     row_weight: RowWeight,
     gradient: Tensor | None,
-    phi: Phi,
-    hyper: dict[str, Any],
+    loss: Phi,
 ) -> Tensor:
     """log p_y of all rows, and their gradient, a block of rows at a time in one small space."""
     dtype = compute_dtype(logits)
@@ -185,8 +113,7 @@ def _in_blocks(
             row_weight[rows] if isinstance(row_weight, Tensor) else row_weight,
             space[: len(z)],
             None if gradient is None else gradient[rows],
-            phi,
-            hyper,
+            loss,
             shift,
         )
     return log_p
@@ -198,8 +125,7 @@ def _block(
     row_weight: RowWeight,
     space: Tensor,
     gradient: Tensor | None,
-    phi: Phi,
-    hyper: dict[str, Any],
+    loss: Phi,
     shift: bool,
 ) -> tuple[Tensor, bool]:
     """log p_y of a block of rows, and their gradient, formed in `space`, in as few operations as possible.
@@ -222,7 +148,7 @@ def _block(
         z_y = logits.gather(1, column) - top
         log_p = torch.where(own < TINY, z_y - torch.log(total), log_p)
     if gradient is not None:
-        scale = weigh(phi.weight(log_p, **hyper), row_weight).div_(total)
+        scale = weigh(loss.weight(log_p), row_weight).div_(total)
         space.scatter_(1, column, rivals.neg_()).mul_(scale)  # -w (1 - p_y) with all its digits
         if shift and isinstance(row_weight, Tensor):  # a row left out may hold NaN, and 0 * NaN is NaN
             left_out = (row_weight == 0) & ~total.isfinite()

@@ -7,7 +7,8 @@ so does ``softmax - 1`` in its gradient. Here the rivals' sum is kept apart: wit
 .. math:: \log p_y = z_y - m - \log(e_y + s), \qquad 1 - p_y = s / (e_y + s).
 
 Everything works on rows (N, C), in fp32 at least: fp16 loses p_y below 6e-8, and CPU autocast would
-keep a log-softmax in bf16. These functions are the reference; `tolerant.losses.fused` is the fast path.
+keep a log-softmax in bf16. These functions are the reference; `tolerant.kernels.cpu` and
+`tolerant.kernels.triton` are the fast ones.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tolerant.losses.elementwise import softplus
+# Below it L_q is cross entropy to all digits of fp64, and in fp32 1e-46 is 0 and the quotient NaN.
+LEAST_Q = 1e-30
 
 
 def log_p_y(logits: Tensor, labels: Tensor) -> Tensor:
@@ -43,6 +45,21 @@ def log_p_given(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
     tensor([-0.6931])
     """
     return _LogPGiven.apply(logits, labels, transition)
+
+
+def expm1(x: Tensor) -> Tensor:
+    """exp(x) - 1 with all its digits, for x <= 0: the formulas ask for no other."""
+    if torch.compiler.is_compiling():
+        # On a CPU Inductor (torch 2.13) makes exp(x) - 1 of it, which has no digit left near 0, and the
+        # focal loss divides by it.
+        half = torch.tanh(x / 2)
+        return 2 * half / (1 - half)
+    return torch.expm1(x)
+
+
+def softplus(x: Tensor) -> Tensor:
+    # From its threshold on torch returns x, which leaves out exp(-x): at 20, 1e-10 of the value.
+    return F.softplus(x, threshold=40 if x.dtype == torch.float64 else 20)
 
 
 def rows_at(matrix: Tensor, labels: Tensor) -> Tensor:

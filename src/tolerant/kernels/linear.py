@@ -1,16 +1,23 @@
-"""Head and loss a chunk of rows at a time: what `tolerant.losses.linear` runs."""
+"""The last linear layer and a loss of p_y in one: the logits never exist all at once.
+
+Rows are taken a chunk at a time. The gradient of a chunk's logits is known as soon as its loss is, so it
+replaces the logits in their buffer, and goes straight into the gradients of the hidden rows and of the
+layer: three matrix products, where recomputing the logits in the backward pass would take four.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from tolerant.losses import triton_launch, triton_loss
-from tolerant.losses.fused import has_numbers, phi_rows, plain_phi_rows
-from tolerant.losses.log_prob import compute_dtype
-from tolerant.losses.phi import PHI
+from tolerant.kernels import can, cpu, plain
+from tolerant.kernels.log_prob import compute_dtype
+from tolerant.kernels.triton import launch
+from tolerant.kernels.triton.loss import Loss
 
 # A chunk of logits. 1024 rows of 128256 classes in bf16: a twelfth of what eager needs, and still
 # products of full speed on a big GPU. On a CPU nothing is gained beyond a few times the cache.
@@ -19,13 +26,13 @@ CHUNK_BYTES = {"cuda": 256 << 20, "cpu": 32 << 20}
 
 @dataclass(frozen=True)
 class Job:
-    """What `sweep` computes, apart from its tensors."""
+    """What is computed, apart from the tensors."""
 
-    phi: str
-    hyper: dict[str, float]
+    loss: Loss
     chunk_rows: int
     accumulate_fp32: bool
     per_row: bool  # the upstream gradient may differ from row to row
+    may_be_dead: bool  # rows may have no gradient at all, and are then left out of the products
 
 
 def rows_of_a_chunk(num_rows: int, weight: Tensor) -> int:
@@ -40,7 +47,80 @@ def rows_of_a_chunk(num_rows: int, weight: Tensor) -> int:
 Grads = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
-def sweep(
+def linear_phi_rows(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, row_weight: Tensor, job: Job
+) -> Tensor:
+    """row_weight * phi(log p_y) for the logits ``F.linear(hidden, weight, bias)``, hidden (N, H)."""
+    wants = tuple(
+        torch.is_grad_enabled() and t is not None and t.requires_grad for t in (hidden, weight, bias)
+    )
+    return _LinearPhiRows.apply(hidden, weight, bias, labels, row_weight, job, wants)[0]
+
+
+class _LinearPhiRows(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        row_weight: Tensor,
+        job: Job,
+        wants: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:
+        # fp16 waits: a loss scale must come in before the gradient is rounded to 6e-8 steps.
+        early = not job.per_row and hidden.dtype != torch.float16
+        losses, grads = _sweep(hidden, weight, bias, labels, row_weight, job, wants if early else (False,) * 3)
+        return losses, *grads
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        *tensors, ctx.job, ctx.wants = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.grads = None if all(g is None for g in output[1:]) else output[1:]
+        ctx.mark_non_differentiable(*[g for g in output[1:] if g is not None])
+        ctx.set_materialize_grads(False)  # or the backward pass would fill zeros as large as the layer
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if upstream is None:  # the loss is not part of what is differentiated
+            return (None,) * 7
+        grads: tuple[Tensor | None, ...]
+        if not can.scale_gradient(upstream):
+            grads = _plain_grads(upstream, ctx.saved_tensors, ctx.job)
+        elif ctx.grads is not None:
+            # Handed out once and scaled in place; a second backward pass starts over below.
+            ready, ctx.grads = ctx.grads, None
+            grads = tuple(None if g is None else _scale_(g, upstream[:1]) for g in ready)
+        else:
+            hidden, weight, bias, labels, row_weight = ctx.saved_tensors
+            row_weight = row_weight * upstream
+            grads = _sweep(hidden, weight, bias, labels, row_weight, ctx.job, ctx.wants)[1]
+        return *grads, None, None, None, None
+
+
+def _scale_(grad: Tensor, upstream: Tensor) -> Tensor:
+    if not upstream.numel():
+        return grad
+    if grad.dim() == 2 and can.run_triton(grad):
+        return launch.scale_(grad, upstream[0])
+    return grad.mul_(upstream)  # which stays fp32: a third is 0.2 % too large in bf16, for every weight
+
+
+def _plain_grads(upstream: Tensor, saved: tuple[Tensor, ...], job: Job) -> tuple[Tensor | None, ...]:
+    """The gradients from the plain path, which can be differentiated again; the logits exist here."""
+    hidden, weight, bias, labels, row_weight = saved
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        logits = F.linear(hidden, weight, bias)
+        losses = plain.phi_rows(logits, labels, row_weight, job.loss)
+    needs = [t is not None and t.requires_grad for t in saved[:3]]
+    wanted = [t for t, need in zip(saved, needs, strict=False) if need]
+    found = iter(torch.autograd.grad(losses, wanted, upstream, create_graph=again))
+    return tuple(next(found) if need else None for need in needs)
+
+
+def _sweep(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -54,7 +134,7 @@ def sweep(
     acc = compute_dtype(hidden)
     losses = torch.empty(num_rows, dtype=acc, device=hidden.device)
     buffer = hidden.new_empty(min(job.chunk_rows, num_rows), num_classes)
-    leave_out_dead = job.phi == "truncated-lq" and any(wants) and _can_count(hidden)
+    leave_out_dead = job.may_be_dead and any(wants) and can.count(hidden)
     grad_hidden = None
     if wants[0]:
         grad_hidden = hidden.new_zeros(hidden.shape) if leave_out_dead else hidden.new_empty(hidden.shape)
@@ -110,22 +190,17 @@ def _room(size: int, num_held: int) -> int:
 
 def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want_grad: bool) -> Tensor:
     """Weighted losses of the rows; if wanted, their gradient takes the logits' place."""
-    if triton_loss.available(z):
-        call = triton_launch.Call(job.phi, tuple(job.hyper.items()), -100, "none")
-        return triton_launch.launch(call, z, labels, None, row_weight, grad=z if want_grad else None)
-    rows = phi_rows if z.is_cpu and has_numbers(z) else plain_phi_rows
+    way = can.way_of_loss(z, labels, form=job.loss.form, impl="auto")
+    if way == "triton":
+        call = launch.Call(job.loss.form, job.loss.hyper, -100, "none")
+        return launch.launch(call, z, labels, None, row_weight, grad=z if want_grad else None)
+    rows = cpu.phi_rows if way == "fused" else plain.phi_rows
     with torch.enable_grad():
         leaf = z.detach().requires_grad_(want_grad)
-        losses = rows(leaf, labels, row_weight, PHI[job.phi], job.hyper)
+        losses = rows(leaf, labels, row_weight, job.loss)
         if want_grad:
             z.copy_(torch.autograd.grad(losses.sum(), leaf)[0])
     return losses.detach()
-
-
-def _can_count(t: Tensor) -> bool:
-    """Whether the host can count live rows: not in a CUDA graph, nor of tensors without numbers."""
-    capturing = t.is_cuda and torch.cuda.is_current_stream_capturing()
-    return not capturing and not t.is_meta and has_numbers(t)
 
 
 def _live_first_(grad: Tensor, labels: Tensor, origin: Tensor, first: int) -> int:
@@ -134,8 +209,8 @@ def _live_first_(grad: Tensor, labels: Tensor, origin: Tensor, first: int) -> in
     A row's gradient is 0 where its label's entry is, which is minus the sum of the others, all of one sign.
     """
     live = grad.gather(1, labels.unsqueeze(1)).squeeze(1) != 0
-    if triton_loss.available(grad):
-        return triton_launch.live_first_(grad, live, origin, first)
+    if can.run_triton(grad):
+        return launch.live_first_(grad, live, origin, first)
     num_live = int(live.sum())
     source = torch.arange(num_live, device=grad.device)
     holes = live[:num_live].logical_not().nonzero().squeeze(1)

@@ -1,7 +1,8 @@
 """The phi losses as Triton functions: (phi, w) of log p_y, chosen when a kernel is compiled.
 
-The reference is `tolerant.losses.phi`, formula for formula. A kernel passes four numbers to whichever of them
-it is compiled with; `constants` says which four, and a loss that needs fewer leaves the last ones alone.
+The reference is `tolerant.losses.phi`, formula for formula. A loss without a form here takes the plain path.
+A kernel passes four numbers to whichever of them it is compiled with; `FORMS` says which, from the loss's
+hyper-parameters, and a loss that needs fewer leaves the last ones alone.
 """
 
 # mypy: ignore-errors
@@ -9,13 +10,14 @@ it is compiled with; `constants` says which four, and a loss that needs fewer le
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import triton
 import triton.language as tl
 
-from tolerant.losses.phi import LEAST_Q
-from tolerant.losses.triton_math import (
+from tolerant.kernels.log_prob import LEAST_Q
+from tolerant.kernels.triton.math import (
     PROPAGATE_NAN,
     divide,
     exp,
@@ -123,31 +125,31 @@ def js(log_p, pi, other, scale, logit):
     return value, divide(p * slope, scale)
 
 
-def constants(phi: str, hyper: dict[str, float]) -> tuple[Any, list[float]]:
-    """The Triton function of a loss, and the four numbers it wants in place of its hyper-parameters."""
-    match phi, hyper:
-        case "lq", {"q": q} if q < LEAST_Q:
-            found, numbers = cce, []
-        case "lq", {"q": q}:
-            found, numbers = lq, [q, 1 / q]
-        case "truncated-lq", {"q": q, "k": k}:
-            q = 0.0 if q < LEAST_Q else q
-            most = -math.log(k) if q == 0 else -math.expm1(q * math.log(k)) / q
-            found, numbers = truncated_lq, [q, 1 / (q or 1), math.log(k), most]
-        case "sce", {"alpha": alpha, "beta": beta, "log_zero": log_zero}:
-            found, numbers = sce, [alpha, beta, log_zero]
-        case "agce", {"a": a, "q": q}:
-            found, numbers = agce, [a, q, (a + 1) ** q / -q]
-        case "aul", {"a": a, "p": p}:
-            found, numbers = aul, [a - 1, p]
-        case "phuber", {"tau": tau}:
-            found, numbers = phuber, [math.log(tau)]
-        case "js", {"pi": pi}:
-            found, numbers = js, [pi, 1 - pi, -math.log1p(-pi), math.log(pi / (1 - pi))]
-        case (("cce" | "mae" | "focal" | "taylor" | "rce" | "ael"), _):
-            plain = (cce, mae, focal, taylor, rce, ael)
-            found = {f.__name__: f for f in plain}[phi]
-            numbers = list(hyper.values())
-        case _:
-            raise ValueError(f"phi must be a loss of log p_y with its numbers; got {phi!r}, {hyper!r}")
-    return found, [float(x) for x in numbers] + [0.0] * (4 - len(numbers))
+def _truncated_lq(q, k):
+    if q < LEAST_Q:
+        return truncated_lq, [0.0, 1.0, math.log(k), -math.log(k)]
+    return truncated_lq, [q, 1 / q, math.log(k), -math.expm1(q * math.log(k)) / q]
+
+
+# By the name of the loss: the Triton function, and the numbers it wants in place of the hyper-parameters.
+FORMS: dict[str, Callable[..., tuple[Any, list[float]]]] = {
+    "cce": lambda label_smoothing: (cce, []),  # which smooths elsewhere
+    "mae": lambda: (mae, []),
+    "lq": lambda q: (cce, []) if q < LEAST_Q else (lq, [q, 1 / q]),
+    "truncated-lq": _truncated_lq,
+    "focal": lambda gamma: (focal, [gamma]),
+    "taylor": lambda order: (taylor, [order]),
+    "rce": lambda log_zero: (rce, [log_zero]),
+    "sce": lambda alpha, beta, log_zero: (sce, [alpha, beta, log_zero]),
+    "agce": lambda a, q: (agce, [a, q, (a + 1) ** q / -q]),
+    "aul": lambda a, p: (aul, [a - 1, p]),
+    "ael": lambda a: (ael, [a]),
+    "phuber": lambda tau: (phuber, [math.log(tau)]),
+    "js": lambda pi: (js, [pi, 1 - pi, -math.log1p(-pi), math.log(pi / (1 - pi))]),
+}
+
+
+def constants(form: str, hyper: Mapping[str, float]) -> tuple[Any, list[float]]:
+    """The Triton function of a loss, and its four numbers."""
+    function, numbers = FORMS[form](**hyper)
+    return function, [float(x) for x in numbers] + [0.0] * (4 - len(numbers))

@@ -9,8 +9,8 @@ Why nobody waits forever: a program goes by its seat, which is how many programs
 by its id. A row belongs to PARTS consecutive seats, the same ones for all rows that they serve, and these
 wait for nobody else. So a group whose members have all started comes to its end and makes room. Only the
 last group can lack members, and they are the next to start. Until then it takes up fewer than PARTS places;
-`available`, in `triton_loss`, asks for a GPU that has at least four times as many, two on each
-multiprocessor. So there is room beside it, even where a few launches run at once.
+`kernels.can` asks for a GPU that has at least four times as many, two on each multiprocessor. So there is
+room beside it, even where a few launches run at once.
 """
 
 # mypy: ignore-errors
@@ -20,7 +20,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tolerant.losses import triton_math as tm
+from tolerant.kernels.triton import math as tm
 
 MOST_PARTS = 32
 WORDS = 2 * MOST_PARTS  # of each row: base and sum of each part
@@ -39,7 +39,7 @@ _ASK_64: tl.constexpr = tl.constexpr(_ASK.replace("b32", "b64"))
 
 
 @triton.jit
-def take_seat(words, n):
+def started_before(words, n):
     """How many programs started before this one; the count is behind the words."""
     return tl.atomic_add(words + n * _WORDS, 1, sem="relaxed").to(tl.int32)
 

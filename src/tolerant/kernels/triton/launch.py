@@ -6,27 +6,26 @@ Nothing here imports Triton before a loss needs it.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 import threading
-import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tolerant.losses.log_prob import compute_dtype
+from tolerant.kernels.log_prob import compute_dtype
 
-_PART = 8192  # columns of a long row that one program holds in registers
+PART = 8192  # columns of a long row that one program holds in registers
 
 
 @dataclass(frozen=True)
 class Call:
     """What a launch computes, apart from its tensors."""
 
-    phi: str
-    hyper: tuple[tuple[str, float], ...]
+    form: str
+    hyper: Mapping[str, float]
     ignore_index: int
     reduction: str
 
@@ -56,10 +55,10 @@ def plan_for(num_classes: int, element_size: int) -> Plan:
         warps = cols * element_size >> 13
         return Plan("row", size=cols, warps=warps, programs_per_sm=16 // warps)
     if num_classes * element_size % 8:  # loads of 2 or 4 bytes: registers go into their addresses
-        return Plan("row", size=_PART, warps=8, programs_per_sm=3)
+        return Plan("row", size=PART, warps=8, programs_per_sm=3)
     if half:
-        return Plan("row", size=_PART, warps=4, programs_per_sm=5)
-    return Plan("row", size=_PART, warps=element_size, programs_per_sm=16 // element_size)
+        return Plan("row", size=PART, warps=4, programs_per_sm=5)
+    return Plan("row", size=PART, warps=element_size, programs_per_sm=16 // element_size)
 
 
 def launch(
@@ -74,35 +73,37 @@ def launch(
     plan: Plan | None = None,
 ) -> Tensor:
     """Run the kernels; the gradient goes to `grad` (which may be `logits` itself), where given."""
-    from tolerant.losses import triton_phi, triton_rows, triton_sums
+    from tolerant.kernels.triton import rows as kernels
+    from tolerant.kernels.triton import sums
+    from tolerant.kernels.triton.phi import constants
 
     n, num_classes = logits.shape
-    function, numbers = triton_phi.constants(call.phi, dict(call.hyper))
+    function, numbers = constants(call.form, call.hyper)
     acc = compute_dtype(logits)
     device = logits.device
     plan = plan or plan_for(num_classes, logits.element_size())
     cols = _power_of_2(num_classes)
-    multiprocessors = _multiprocessors(device)
+    processors = multiprocessors(device)
     rows = parts = 1
     if plan.kind == "tile":
         # Fewer rows a step spread a small batch over all multiprocessors, down to 4 logits a thread.
-        rows = max(min(plan.size, _power_of_2(-(-n // multiprocessors))), 128 * plan.warps // cols, 1)
+        rows = max(min(plan.size, _power_of_2(-(-n // processors))), 128 * plan.warps // cols, 1)
     else:
         parts = -(-num_classes // plan.size)
-    programs = parts * min(-(-n // rows), max(1, multiprocessors * plan.programs_per_sm // parts))
+    programs = parts * min(-(-n // rows), max(1, processors * plan.programs_per_sm // parts))
     reduced = call.reduction != "none"
     loss = torch.empty(() if reduced else (n,), dtype=acc, device=device)
     work = ticket = None
     inline = False
     with torch.cuda.device_of(logits):
         if reduced:
-            work = torch.empty(triton_sums.PARTS + programs, dtype=acc, device=device)
+            work = torch.empty(sums.PARTS + programs, dtype=acc, device=device)
             ticket = _ticket(device)
             # In a small batch each program adds up the row weights itself, which saves one launch.
-            inline = ticket is not None and n <= triton_sums.INLINE_ROWS
+            inline = ticket is not None and n <= sums.INLINE_ROWS
             if not inline:
                 ticket = torch.empty(1, dtype=torch.int32, device=device) if ticket is None else ticket
-                triton_sums.prepare_kernel[(triton_sums.PARTS,)](
+                sums.prepare_kernel[(sums.PARTS,)](
                     work, ticket, labels, weight, sample_weight, n, call.ignore_index, C=num_classes
                 )
         common: dict[str, Any] = {
@@ -118,7 +119,7 @@ def launch(
         tensors = (logits, labels, weight, sample_weight, upstream, loss, grad, work, ticket)
         scalars = (n, call.ignore_index, *numbers, up_stride)
         if plan.kind == "tile":
-            triton_rows.tile_kernel[(programs,)](*tensors, *scalars, ROWS=rows, COLS=cols, **common)
+            kernels.tile_kernel[(programs,)](*tensors, *scalars, ROWS=rows, COLS=cols, **common)
         else:
             _launch_rows(plan, programs, parts, logits, tensors[1:], scalars, common)
     return loss
@@ -134,7 +135,8 @@ def _launch_rows(
     common: dict[str, Any],
 ) -> None:
     """Run `row_kernel`; ``others`` are its tensors after the logits."""
-    from tolerant.losses import triton_parts, triton_rows
+    from tolerant.kernels.triton import parts as exchange
+    from tolerant.kernels.triton import rows as kernels
 
     n, num_classes = logits.shape
     # Logits loaded at once: 16 bytes where every row starts at a multiple of 16 bytes, else fewer.
@@ -142,14 +144,14 @@ def _launch_rows(
     threads = 32 * plan.warps
     loads = max(1, min(_power_of_2(num_classes), plan.size) // (threads * vector))
     options = {**common, "PARTS": parts, "LOADS": loads, "THREADS": threads, "VECTOR": vector}
-    kernel = triton_rows.row_kernel[(programs,)]
+    kernel = kernels.row_kernel[(programs,)]
     words = None
     if parts > 1:
         word = torch.int64 if compute_dtype(logits) == torch.float64 else torch.int32
         # The programs of a row wait for each other, so all must fit at once into a multiprocessor's 65536
         # registers.
         options["maxnreg"] = min(65536 // (threads * plan.programs_per_sm) // 8 * 8, 248)
-        words = torch.zeros(n * triton_parts.WORDS + 1, dtype=word, device=logits.device)
+        words = torch.zeros(n * exchange.WORDS + 1, dtype=word, device=logits.device)
         if logits.device.type == "cpu":
             # Triton's interpreter runs one program after the other: none can wait for the next, which would
             # then find gradients where its logits were. So a first launch, without a place for gradients,
@@ -192,7 +194,7 @@ def _ticket(device: torch.device) -> Tensor | None:
 
 def scale_(grad: Tensor, upstream: Tensor) -> Tensor:
     """Multiply contiguous rows (N, C) by a number or one number a row, in place, on the device."""
-    from tolerant.losses import triton_rows
+    from tolerant.kernels.triton import rows as kernels
 
     n, num_classes = grad.shape
     cols = min(_power_of_2(num_classes), 4096)
@@ -200,7 +202,7 @@ def scale_(grad: Tensor, upstream: Tensor) -> Tensor:
     tiles = -(-n // rows) * -(-num_classes // cols)
     per_row = upstream.dim() == 1
     with torch.cuda.device_of(grad):
-        triton_rows.scale_kernel[(min(tiles, 8 * _multiprocessors(grad.device)),)](
+        kernels.scale_kernel[(min(tiles, 8 * multiprocessors(grad.device)),)](
             grad, upstream, n, upstream.stride(0) if per_row else 0,
             C=num_classes, PER_ROW=per_row, ROWS=rows, COLS=cols,
         )  # fmt: skip
@@ -212,7 +214,7 @@ def live_first_(rows: Tensor, live: Tensor, origin: Tensor, first: int) -> int:
 
     The host waits for the count alone, and comes back while the rows still move.
     """
-    from tolerant.losses import triton_live
+    from tolerant.kernels.triton import live as kernels
 
     n, num_classes = rows.shape
     cols = min(_power_of_2(num_classes), 8192)
@@ -221,10 +223,10 @@ def live_first_(rows: Tensor, live: Tensor, origin: Tensor, first: int) -> int:
     counts = torch.empty(2, dtype=torch.int32, device=rows.device)
     with torch.cuda.device_of(rows):
         block = min(_power_of_2(n), 8192)
-        triton_live.plan_kernel[(1,)](live, origin, moves, counts, n, first, BLOCK=block, num_warps=8)
+        kernels.plan_kernel[(1,)](live, origin, moves, counts, n, first, BLOCK=block, num_warps=8)
         on_host = counts.to("cpu", non_blocking=True)
         counted = torch.cuda.current_stream().record_event() if rows.is_cuda else None
-        triton_live.move_kernel[(max(1, n // 2), parts)](
+        kernels.move_kernel[(max(1, n // 2), parts)](
             rows, origin, moves, counts, first, STRIDE=rows.stride(0), C=num_classes, COLS=cols, num_warps=8
         )
         if counted is not None:
@@ -233,41 +235,7 @@ def live_first_(rows: Tensor, live: Tensor, origin: Tensor, first: int) -> int:
 
 
 @functools.cache
-def gpu_can(device: torch.device) -> bool:
-    """Whether the kernels run there: Triton, and a GPU of compute capability 8.0 or newer."""
-    return torch.cuda.get_device_capability(device) >= (8, 0) and _triton_starts()
-
-
-@functools.cache
-def _triton_starts() -> bool:
-    """Triton builds its driver in C: without a compiler or Python's headers it is there, but of no use."""
-    if importlib.util.find_spec("triton") is None:
-        return False
-    try:
-        from triton.runtime import driver
-
-        driver.active.get_current_device()
-    except Exception as error:
-        warnings.warn(
-            f"Triton does not start ({type(error).__name__}: {error}), so the slower plain path is used. "
-            "Install a C compiler and Python's headers, or uninstall Triton.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return False
-    return True
-
-
-@functools.cache
-def most_classes(device: torch.device) -> int:
-    """The parts of a row wait for each other, so there must be room for several rows at once."""
-    from tolerant.losses import triton_parts
-
-    return _PART * min(triton_parts.MOST_PARTS, _multiprocessors(device) // 2)
-
-
-@functools.cache
-def _multiprocessors(device: torch.device) -> int:
+def multiprocessors(device: torch.device) -> int:
     if device.type == "cpu":  # Triton's interpreter
         return 1
     return torch.cuda.get_device_properties(device).multi_processor_count

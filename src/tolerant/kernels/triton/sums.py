@@ -7,7 +7,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tolerant.losses import triton_math as tm
+from tolerant.kernels.triton import math as tm
 
 PARTS = 128  # partial sums of the row weights, made by `prepare_kernel` and added up by every program
 INLINE_ROWS = 4096  # up to so many rows every program adds up all weights, without `prepare_kernel`

@@ -16,9 +16,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tolerant.losses import triton_math as tm
-from tolerant.losses import triton_parts as parts
-from tolerant.losses import triton_sums as sums
+from tolerant.kernels.triton import math as tm
+from tolerant.kernels.triton import parts
+from tolerant.kernels.triton import sums
 
 _LOWEST: tl.constexpr = tl.constexpr(-2e38)  # below every logit but -inf; finite also times log2(e)
 
@@ -132,7 +132,7 @@ def row_kernel(
     first = tl.arange(0, THREADS)[:, None] * VECTOR + tl.arange(0, LOADS)[None, :] * (THREADS * VECTOR)
     lane = tl.arange(0, VECTOR)[None, None, :]
     cols = first[:, :, None] + lane
-    seat = tl.program_id(0) if PARTS == 1 else parts.take_seat(words, n)
+    seat = tl.program_id(0) if PARTS == 1 else parts.started_before(words, n)
     part = seat % PARTS
     start = part * SPAN
     step = tl.num_programs(0) // PARTS
