@@ -86,7 +86,7 @@ def extra_copies(way: str, shape: tuple[int, int], dtype: str, *, tiny: bool) ->
 
 
 def print_peak(way: str, rows: int, classes: int, dtype: str) -> None:
-    step(WAYS[way], *make((64, 1024), DTYPES[dtype]))  # libraries loaded; smaller is in numpy
+    step(WAYS[way], *make((64, 1024), DTYPES[dtype]))  # libraries loaded
     logits, labels = make((rows, classes), DTYPES[dtype])
     Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is resident (Linux)
     before = peak_kib()

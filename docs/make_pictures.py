@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tolerant import theory
-from tolerant.losses import REGISTRY
-from tolerant.losses.phi import PHI
+from tolerant.losses import REGISTRY, make_loss
 from tolerant.report.drawing import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, STYLE, VERMILLION
 
 ROOT = Path(__file__).parents[1]
@@ -56,16 +55,17 @@ def phi_family() -> Figure:
     """Every loss of p_y with its defaults: value and weight, cross entropy behind them."""
     figure = Figure(figsize=(9.2, 6.6), layout="constrained")
     axes = list(figure.subplots(3, 5).flat)
-    for axis, (name, phi) in zip(axes, PHI.items(), strict=False):
-        hyper = {key: REGISTRY[name].defaults[key] for key in phi.domains}
+    losses = [info for info in REGISTRY.values() if info.is_phi]
+    for axis, info in zip(axes, losses, strict=False):
+        name, hyper = info.name, info.defaults
         axis.plot(P, -np.log(P), color=GREY, lw=1, label="cross entropy")
         axis.plot(P, _value(name, hyper), color=BLUE, lw=2, label="loss")
         axis.plot(P, _weight(name, hyper), "--", color=VERMILLION, lw=2, label="weight w")
-        numbers = [f"{key}={value:g}" for key, value in hyper.items()]
+        numbers = [f"{key}={value:g}" for key, value in hyper.items() if value]
         lines = [name, ", ".join(numbers[:2]), ", ".join(numbers[2:])]
         axis.set_title("\n".join(line for line in lines if line), fontsize=9)
         axis.set(xlim=(0, 1), ylim=(0, 4.2), xticks=[0, 0.5, 1], yticks=[0, 2, 4])
-    for axis in axes[len(PHI) :]:
+    for axis in axes[len(losses) :]:
         axis.remove()
     figure.supxlabel("$p_y$, probability of the given label", fontsize=9)
     handles, labels = axes[0].get_legend_handles_labels()
@@ -143,11 +143,11 @@ def _log_p() -> torch.Tensor:
 
 
 def _value(name: str, hyper: dict[str, Any]) -> np.ndarray:
-    return PHI[name].value(_log_p(), **hyper).numpy()
+    return make_loss(name, **hyper).phi(_log_p()).numpy()
 
 
 def _weight(name: str, hyper: dict[str, Any]) -> np.ndarray:
-    return PHI[name].weight(_log_p(), **hyper).numpy()
+    return make_loss(name, **hyper).weight(_log_p()).numpy()
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {

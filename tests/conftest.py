@@ -18,13 +18,6 @@ def data_folder() -> Path:
     return Path(root)
 
 
-@pytest.fixture(params=["numpy", "torch"])
-def small_batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once as users have it, small batches in numpy, and once in torch, as the large ones."""
-    if request.param == "torch":
-        monkeypatch.setattr("tolerant.losses.small.MOST_LOGITS", 0)
-
-
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data.csv and the run trained on it; tests that change something take a copy."""

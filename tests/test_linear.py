@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tolerant.losses import LqLoss, TruncatedLqLoss
-from tolerant.losses.linear import LinearLqLoss, linear_lq_loss
+from tolerant.functional import linear_lq_loss
+from tolerant.losses import LinearLqLoss, LqLoss, TruncatedLqLoss
 
 HYPER = [{"q": 0.7}, {"q": 0.0}, {"q": 1.0}, {"q": 0.7, "k": 0.3}, {"q": 0.0, "k": 0.3}]
 

@@ -25,7 +25,6 @@ from tolerant.losses import (
     TruncatedLqLoss,
     make_loss,
 )
-from tolerant.losses.phi import PHI
 
 LOGITS, LABELS = torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])
 
@@ -41,17 +40,19 @@ def just_outside(domain) -> list[float]:
     return outside
 
 
-@pytest.mark.parametrize(("name", "parameter"), [(name, p) for name, phi in PHI.items() for p in phi.domains])
+@pytest.mark.parametrize(
+    ("name", "parameter"), [(name, p) for name, info in REGISTRY.items() if info.is_phi for p in info.domains]
+)
 def test_at_the_ends_of_a_domain_the_loss_still_falls_with_p_y(name, parameter):
-    domain, log_p_y = PHI[name].domains[parameter], -torch.logspace(-6, 1.5, 50, dtype=torch.float64)
+    domain, log_p_y = REGISTRY[name].domains[parameter], -torch.logspace(-6, 1.5, 50, dtype=torch.float64)
     defaults = REGISTRY[name].defaults
     for end, inwards, is_open in (
         (domain.low, 1e-3, domain.open_low),
         (domain.high, -1e-3, domain.open_high),
     ):
         if math.isfinite(end):
-            hyper = {**defaults, parameter: end + inwards if is_open else end}
-            for values in (PHI[name].value(log_p_y, **hyper), PHI[name].weight(log_p_y, **hyper)):
+            loss = make_loss(name, **{**defaults, parameter: end + inwards if is_open else end})
+            for values in (loss.phi(log_p_y), loss.weight(log_p_y)):
                 assert values.isfinite().all()
                 assert (values >= 0).all()
 

@@ -8,7 +8,6 @@ import math
 import shutil
 from typing import ClassVar
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,6 +18,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import tolerant
 from tolerant import functional
+from tolerant.kernels import can
+from tolerant.kernels.cpu import BLOCK_BYTES
 from tolerant.losses import (
     REGISTRY,
     BackwardCorrected,
@@ -33,10 +34,7 @@ from tolerant.losses import (
     RCELoss,
     SumLoss,
     make_loss,
-    small,
-    triton_loss,
 )
-from tolerant.losses.fused import BLOCK_BYTES
 
 N, C = 12, 5
 PHI_LOSSES = [name for name, info in REGISTRY.items() if info.is_phi]
@@ -65,7 +63,7 @@ SHAPES = [(N, C), (4, C, 3), (2, C, 3, 2)]
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("loss", [CCELoss, LqLoss])
 @pytest.mark.parametrize("impl", ["auto", "plain"])
-def test_q_0_is_cross_entropy(small_batches, loss, impl, shape, weighted, ignored, reduction):
+def test_q_0_is_cross_entropy(loss, impl, shape, weighted, ignored, reduction):
     logits, labels, generator = example(1, shape)
     if ignored == "some":
         labels[torch.rand(labels.shape, generator=generator) < 0.4] = -7
@@ -81,7 +79,7 @@ def test_q_0_is_cross_entropy(small_batches, loss, impl, shape, weighted, ignore
 
 
 @pytest.mark.parametrize("ignore_index", [0, C - 1, C])
-def test_a_class_can_be_the_ignored_one(small_batches, ignore_index):
+def test_a_class_can_be_the_ignored_one(ignore_index):
     logits, labels, _ = example(1)
     found = value_and_gradient(LqLoss(q=0, ignore_index=ignore_index), logits, labels)
     expected = value_and_gradient(
@@ -163,7 +161,7 @@ def test_soft_one_hot_labels_have_the_class_weights_of_hard_ones(name):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_mean_over_no_row_is_nan_without_a_gradient(small_batches, weighted, smoothing):
+def test_a_mean_over_no_row_is_nan_without_a_gradient(weighted, smoothing):
     """As in torch: one batch of ignored rows must not make a whole model NaN."""
     logits, labels, generator = example(3)
     weight = torch.rand(C, generator=generator) if weighted else None
@@ -204,7 +202,7 @@ def test_ignored_rows_are_no_rows(name, reduction):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("name", [*REGISTRY, "smoothed", "forward", "backward"])
-def test_a_row_that_does_not_count_may_hold_anything(small_batches, name, soft, bad):
+def test_a_row_that_does_not_count_may_hold_anything(name, soft, bad):
     """Also on the way back: 0 * NaN would make the weights of a whole model NaN."""
     logits, labels, _ = example(5)
     noise = 0.8 * torch.eye(C) + 0.2 / C
@@ -285,27 +283,7 @@ def test_fused_path_equals_plain_path(name):
         torch.testing.assert_close(fused, plain, rtol=4e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", PHI_LOSSES)
-def test_small_batches_in_numpy_equal_torch(monkeypatch, name, dtype):
-    """Also where logits are not contiguous, and where the loss's numbers come from numpy."""
-    _, labels, generator = example(6)
-    logits = torch.randn(C, N, generator=generator, dtype=torch.float64).t().to(dtype)
-    logits[0, labels[0]] += 50  # r underflows beside 1
-    weights = torch.rand(N, generator=generator)
-    loss = make_loss(name, reduction="none")
-    hyper = {key: np.float64(v) if isinstance(v, float) else v for key, v in loss.hyper.items()}
-    results = []
-    for numpy_up_to in (small.MOST_LOGITS, 0):
-        monkeypatch.setattr(small, "MOST_LOGITS", numpy_up_to)
-        results.append(value_and_gradient(make_loss(name, **hyper), logits, labels, weights))
-        results[-1] += (loss(logits, labels),)
-    for by_numpy, by_torch in zip(*results, strict=True):
-        assert by_numpy.dtype == by_torch.dtype
-        torch.testing.assert_close(by_numpy, by_torch)
-
-
-def test_subclasses_of_tensor_stay_in_torch():
+def test_subclasses_of_tensor_see_the_operations():
     class Traced(Tensor):
         calls: ClassVar[set[str]] = set()
 
@@ -317,7 +295,6 @@ def test_subclasses_of_tensor_stay_in_torch():
     logits, labels, _ = example()
     found = LqLoss(reduction="none")(logits.as_subclass(Traced), labels)
     assert "exp" in Traced.calls
-    assert "numpy" not in Traced.calls
     torch.testing.assert_close(found.as_subclass(Tensor), LqLoss(reduction="none")(logits, labels))
 
 
@@ -327,7 +304,7 @@ def test_fake_tensors_take_the_plain_path(shape):
     with FakeTensorMode():
         logits = torch.zeros(shape, requires_grad=True)
         LqLoss()(logits, torch.zeros(shape[0], dtype=torch.long)).backward()
-        assert not triton_loss.available(torch.zeros(shape, device="cuda"))
+        assert not can.run_triton(torch.zeros(shape, device="cuda"))
     assert logits.grad.shape == shape
 
 
@@ -360,7 +337,7 @@ def test_torchs_default_device_does_not_matter(shape):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
-def test_many_upstream_gradients_at_once(small_batches, dtype, reduction):
+def test_many_upstream_gradients_at_once(dtype, reduction):
     """As ``torch.autograd.functional.jacobian(vectorize=True)`` asks for them."""
     logits, labels, _ = example()
     leaf = logits.to(dtype).requires_grad_()
@@ -372,7 +349,7 @@ def test_many_upstream_gradients_at_once(small_batches, dtype, reduction):
     assert not found.requires_grad
 
 
-def test_backward_twice_and_scaled_upstream(small_batches):
+def test_backward_twice_and_scaled_upstream():
     logits, labels, _ = example()
     leaf = logits.requires_grad_()
     value = LqLoss()(leaf, labels)
@@ -383,7 +360,7 @@ def test_backward_twice_and_scaled_upstream(small_batches):
     assert torch.equal(first, again)
 
 
-def test_a_loss_scale_reaches_fp16_gradients(small_batches):
+def test_a_loss_scale_reaches_fp16_gradients():
     """The gradient 8.3e-7 is a denormal of fp16: scaled by 65536 it must come out with all its bits."""
     logits = torch.tensor([[0.0, 20.0]], dtype=torch.float16, requires_grad=True)
     labels = torch.tensor([0])
@@ -416,7 +393,7 @@ def test_corrections_pass_gradcheck(corrected):
     assert torch.autograd.gradgradcheck(lambda z: loss(z, labels), leaf)
 
 
-def test_sample_weight_has_a_gradient(small_batches):
+def test_sample_weight_has_a_gradient():
     """Learning to reweight: d loss / d weight."""
     logits, labels, _ = example(9, (4, C), torch.float64)
     weights = torch.rand(4, dtype=torch.float64, requires_grad=True)
@@ -620,7 +597,7 @@ def test_masked_classes(name):
 
 
 @pytest.mark.parametrize("impl", ["auto", "plain"])
-def test_q_0_is_cross_entropy_for_a_masked_label_too(small_batches, impl):
+def test_q_0_is_cross_entropy_for_a_masked_label_too(impl):
     logits, labels = torch.tensor([[-math.inf, 1.0, 2.0], [0.0, 1.0, 2.0]]), torch.tensor([0, 1])
     value, gradient = value_and_gradient(LqLoss(q=0.0, impl=impl), logits, labels)
     expected, expected_gradient = value_and_gradient(F.cross_entropy, logits, labels)
@@ -661,7 +638,7 @@ def test_second_derivatives_where_p_y_is_1_or_0(name, hyper, row):
 
 @pytest.mark.parametrize("impl", ["auto", "plain"])
 @pytest.mark.parametrize("q", [0.0, 0.7, 1.0])
-def test_a_row_of_exactly_k_is_truncated(small_batches, q, impl):
+def test_a_row_of_exactly_k_is_truncated(q, impl):
     """Eq. 9 has the constant at f_j <= k; a row just above has its gradient."""
     loss = make_loss("truncated-lq", q=q, k=0.5, impl=impl, reduction="none")
     logits = torch.tensor([[0.0, 0.0], [1e-6, 0.0], [-1e-6, 0.0]])
@@ -910,7 +887,7 @@ def test_modules_pickle_copy_move_and_equal_their_function(name):
     expected = loss(logits, labels)
     assert torch.equal(loaded(logits, labels), expected)
     assert torch.equal(copy.deepcopy(loss)(logits, labels), expected)
-    assert loss.to(torch.float64).weight.dtype == torch.float64
+    assert loss.to(torch.float64).class_weight.dtype == torch.float64
     assert repr(loss).startswith(type(loss).__name__ + "(")
     function = getattr(functional, f"{name.replace('-', '_')}_loss")
     torch.testing.assert_close(

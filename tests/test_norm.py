@@ -9,8 +9,9 @@ import torch
 from interpreted import DEVICE, from_outside, on_device, run_interpreted
 from torch import Tensor, nn
 
+from tolerant.kernels import can
+from tolerant.kernels import norm as kernels
 from tolerant.train import build
-from tolerant.train.networks import norm as norm_module
 from tolerant.train.networks.norm import BatchNorm
 
 
@@ -20,7 +21,7 @@ def test_in_the_interpreter() -> None:
 
 
 def fused(norm: BatchNorm, x: Tensor, residual: Tensor | None) -> Tensor:
-    return norm_module._Fused.apply(x, residual, norm.weight, norm.bias, norm)
+    return kernels.norm_relu(x, residual, norm, norm.relu, norm.tickets())
 
 
 def plain(norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
@@ -99,13 +100,13 @@ def test_bf16_is_rounded_once():
 @on_device
 def test_many_programs_agree_with_one(monkeypatch):
     few = case((4, 16, 6, 6))[0]
-    monkeypatch.setattr(norm_module, "SUM_TILE", 64)
-    norm_module._cut.cache_clear()
+    monkeypatch.setattr(kernels, "SUM_TILE", 64)
+    kernels._cut.cache_clear()
     try:
         many = case((4, 16, 6, 6))[0]
         again = case((4, 16, 6, 6))[0]
     finally:
-        norm_module._cut.cache_clear()
+        kernels._cut.cache_clear()
     for name, value in few.items():
         torch.testing.assert_close(many[name], value, rtol=1e-5, atol=1e-5)
         assert torch.equal(many[name], again[name])
@@ -120,7 +121,7 @@ def test_not_a_number_is_not_hidden():
 
 @on_device
 def test_scoring_without_gradients(monkeypatch):
-    monkeypatch.setattr(norm_module, "_fusable", lambda x, residual: True)
+    monkeypatch.setattr(can, "run_norm", lambda x, residual: True)
     norm = BatchNorm(16).to(DEVICE).eval()
     generator = torch.Generator().manual_seed(0)
     x, other = (torch.randn(3, 16, 5, 4, generator=generator).to(DEVICE) for _ in range(2))
@@ -142,7 +143,7 @@ def test_a_network_is_as_near_the_truth_as_with_torchs(name, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     found = {}
     for kind, dtype in (("fused", torch.float32), ("torch", torch.float32), ("exact", torch.float64)):
-        monkeypatch.setattr(norm_module, "gpu_can", lambda _, kind=kind: kind == "fused")
+        monkeypatch.setattr(can, "device_has_triton", lambda _, kind=kind: kind == "fused")
         model = build(name, 10).cuda().to(dtype, memory_format=torch.channels_last).train()
         nn.functional.cross_entropy(model(x.to(dtype)), y).backward()
         found[kind] = torch.cat([p.grad.flatten().double() for p in model.parameters()])
@@ -183,7 +184,7 @@ def test_on_a_cpu_it_is_torchs_own():
 @from_outside
 def test_statistics_of_all_batches_alike_are_torchs_own(monkeypatch):
     """momentum=None, torch's cumulative mean: the kernel knows a fixed momentum alone."""
-    monkeypatch.setattr(norm_module, "_fusable", lambda x, residual: True)
+    monkeypatch.setattr(can, "run_norm", lambda x, residual: True)
     norm, reference = BatchNorm(5, relu=False), nn.BatchNorm2d(5, momentum=None)
     norm.momentum = None
     for seed in range(3):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tolerant.train.networks.norm_pool import NormPool
+from tolerant.train.networks.norm import NormPool
 
 
 def as_written(norm: nn.BatchNorm2d, x: torch.Tensor) -> torch.Tensor:

@@ -30,11 +30,12 @@ BELOW_ALL = {
     "progress",
 }
 ALLOWED: dict[str, set[str]] = {
-    "losses": set(),
+    "kernels": set(),
+    "losses": {"kernels"},
     "noise": set(),
     "theory": set(),
     "data": set(),
-    "train": {"data", "losses"},
+    "train": {"data", "losses", "kernels"},
     "experiment": {"train", "data", "losses", "noise", "theory"},
     "suspects": {"noise"},
     "review": {"suspects", "data"},

@@ -12,32 +12,24 @@ import torch.nn.functional as F
 from interpreted import DEVICE, INTERPRETED, from_outside, on_device, run_interpreted
 from torch import Tensor
 
-from tolerant.losses import triton_launch, triton_loss
-from tolerant.losses.fused import plain_phi_rows
-from tolerant.losses.linear import linear_lq_loss
-from tolerant.losses.log_prob import log_p_y
-from tolerant.losses.phi import PHI
-from tolerant.losses.reduction import Weighing, weighted_loss
-from tolerant.losses.triton_launch import Call, Plan, launch
-from tolerant.losses.triton_loss import phi_loss
+from tolerant.functional import linear_lq_loss
+from tolerant.kernels import can
+from tolerant.kernels.log_prob import log_p_y
+from tolerant.kernels.plain import phi_at
+from tolerant.kernels.triton import launch as triton_launch
+from tolerant.kernels.triton.launch import Call, Plan, launch
+from tolerant.kernels.triton.loss import phi_loss
+from tolerant.losses import REGISTRY, make_loss
+
+try:
+    from tolerant.kernels.triton.phi import FORMS
+except ImportError:  # no Triton for this system
+    FORMS = {}
 
 gpu_only = pytest.mark.gpu
 
-HYPER = {
-    "cce": {},
-    "mae": {},
-    "lq": {"q": 0.7},
-    "truncated-lq": {"q": 0.7, "k": 0.3},
-    "focal": {"gamma": 2.0},
-    "taylor": {"order": 3},
-    "rce": {"log_zero": -4.0},
-    "sce": {"alpha": 0.1, "beta": 1.0, "log_zero": -4.0},
-    "agce": {"a": 0.6, "q": 0.6},
-    "aul": {"a": 6.3, "p": 1.5},
-    "ael": {"a": 2.5},
-    "phuber": {"tau": 10.0},
-    "js": {"pi": 0.5},
-}
+NOT_DEFAULT = {"truncated-lq": {"k": 0.3}, "taylor": {"order": 3}}
+HYPER = {name: {**REGISTRY[name].defaults, **NOT_DEFAULT.get(name, {})} for name in FORMS}
 # The interpreter computes both sides of a choice, and numpy warns where a compiled kernel just drops one.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 PLANS = {
@@ -51,7 +43,7 @@ CASES = [
     (kind, phi, dtype)
     for kind in PLANS
     for dtype in (torch.float32, torch.float64, torch.bfloat16)
-    for phi in PHI
+    for phi in FORMS
     if not INTERPRETED or phi in ("lq", "truncated-lq") or (dtype == torch.float32 and kind != "parts")
 ]
 
@@ -69,15 +61,17 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return request.param
 
 
-def plain(logits: Tensor, labels: Tensor, phi: str = "lq", **weighing: object) -> Tensor:
-    def rows(z: Tensor, y: Tensor, row_weight: Tensor) -> Tensor:
-        return plain_phi_rows(z, y, row_weight, PHI[phi], HYPER[phi])
+def plain(
+    logits: Tensor, labels: Tensor, phi: str = "lq", sample_weight: Tensor | None = None, **options: object
+) -> Tensor:
+    return make_loss(phi, impl="plain", **{**HYPER[phi], **options})(logits, labels, sample_weight)
 
-    return weighted_loss(logits, labels, Weighing(**weighing), rows)  # type: ignore[arg-type]
 
-
-def fused(logits: Tensor, labels: Tensor, phi: str = "lq", **weighing: object) -> Tensor:
-    return phi_loss(logits, labels, phi=phi, hyper=HYPER[phi], **weighing)  # type: ignore[arg-type]
+def fused(
+    logits: Tensor, labels: Tensor, phi: str = "lq", sample_weight: Tensor | None = None, **options: object
+) -> Tensor:
+    loss = make_loss(phi, impl="plain", **{**HYPER[phi], **options})  # plain where it is differentiated twice
+    return phi_loss(logits, labels, sample_weight, loss)
 
 
 def hard_rows(num_classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -146,8 +140,8 @@ def test_digits_at_the_ends_of_the_domains(phi: str, hyper: dict[str, float]) ->
     z = torch.stack([-gap, torch.zeros_like(gap)], 1).requires_grad_()
     y = torch.zeros(len(gap), dtype=torch.long, device=DEVICE)
     exact = z.detach().double().requires_grad_()
-    got = phi_loss(z, y, phi=phi, hyper=hyper, reduction="none")
-    truth = PHI[phi](log_p_y(exact, y), **hyper)
+    got = fused(z, y, phi, reduction="none", **hyper)
+    truth = phi_at(log_p_y(exact, y), make_loss(phi, **hyper))
     grads = [gradient(f, t, torch.ones_like(f))[:, 0] for f, t in ((got, z), (truth, exact))]
     allowed = 2.4e-7 * (10 + gap.abs())
     for found, expected in ((got, truth), grads):
@@ -207,7 +201,7 @@ def test_weights_ignored_rows_and_reductions(reduction: str, weights: str, kind:
 def test_q_0_is_cross_entropy(reduction: str) -> None:
     z = torch.randn(9, 33, device=DEVICE).requires_grad_()
     y = torch.arange(9, device=DEVICE)
-    got = phi_loss(z, y, phi="lq", hyper={"q": 0}, reduction=reduction, ignore_index=2)
+    got = fused(z, y, q=0, reduction=reduction, ignore_index=2)
     torch.testing.assert_close(got, F.cross_entropy(z, y, reduction=reduction, ignore_index=2))
 
 
@@ -222,7 +216,7 @@ def test_no_row_counts() -> None:
 
 
 @on_device
-@pytest.mark.parametrize("phi", PHI)
+@pytest.mark.parametrize("phi", FORMS)
 def test_nan_is_never_quiet(phi: str, kind: str) -> None:
     z = torch.zeros(4, 300, device=DEVICE)
     z[0, 299] = float("nan")
@@ -266,7 +260,7 @@ def test_strides(kind: str) -> None:
 def test_gradient_in_place_of_the_logits(kind: str) -> None:
     z = torch.randn(5, 300, device=DEVICE)
     y = torch.arange(5, device=DEVICE)
-    call = Call("lq", (("q", 0.7),), -100, "none")
+    call = Call("lq", {"q": 0.7}, -100, "none")
     apart = torch.empty_like(z)
     loss = launch(call, z, y, grad=apart, plan=triton_launch.plan_for(300, 4))
     same = launch(call, z, y, grad=z, plan=triton_launch.plan_for(300, 4))
@@ -282,7 +276,7 @@ def test_what_parts_tell_each_other_is_never_0(dtype: torch.dtype, monkeypatch: 
     z[0, 200] = float("nan")
     zeros, made = torch.zeros, []
     monkeypatch.setattr(torch, "zeros", lambda *a, **k: made.append(zeros(*a, **k)) or made[-1])
-    call = Call("lq", (("q", 0.7),), int(y[1]), "none")
+    call = Call("lq", {"q": 0.7}, int(y[1]), "none")
     launch(call, z, y, plan=PLANS["parts"])
     words = made[-1][:-1].view(12, -1, 2)
     assert words[:, :3].all()
@@ -319,7 +313,7 @@ def test_live_rows_of_more_than_a_block_come_first() -> None:
 @on_device
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.6, 1.0])
 def test_only_live_rows_in_the_linear_layers_gradients(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_loss, "available", lambda *_: True)  # also in the interpreter
+    monkeypatch.setattr(can, "run_triton", lambda *_: True)  # also in the interpreter
     g = torch.Generator().manual_seed(0)
     n, c = 700, 40
     weight = torch.eye(c, dtype=torch.float64, device=DEVICE).requires_grad_()
@@ -383,7 +377,7 @@ def test_upstream_gradients_far_apart(kind: str) -> None:
     apart.copy_(torch.tensor([1.0, 2.0, 3.0]))
     z = torch.randn(3, 300, device=DEVICE)
     y = torch.arange(3, device=DEVICE)
-    call = Call("lq", (("q", 0.7),), -100, "none")
+    call = Call("lq", {"q": 0.7}, -100, "none")
     want, got = torch.empty_like(z), torch.empty_like(z)
     launch(call, z, y, grad=want, upstream=apart.float())
     launch(call, z, y, grad=got, upstream=apart)
@@ -397,7 +391,7 @@ def test_upstream_gradients_far_apart(kind: str) -> None:
 def test_one_row_and_one_class(n: int, num_classes: int, kind: str) -> None:
     z = torch.randn(n, num_classes, device=DEVICE).requires_grad_()
     y = torch.zeros(n, dtype=torch.long, device=DEVICE)
-    for phi in PHI if INTERPRETED else ("lq", "js"):  # a GPU compiles each of them anew
+    for phi in FORMS if INTERPRETED else ("lq", "js"):  # a GPU compiles each of them anew
         got, truth = fused(z, y, phi), plain(z, y, phi)
         torch.testing.assert_close(got, truth, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(gradient(got, z), gradient(truth, z), rtol=1e-5, atol=1e-6)
@@ -447,16 +441,16 @@ def test_repeats_bit_by_bit(kind: str) -> None:
 
 
 def test_where_it_serves() -> None:
-    assert not triton_loss.available(torch.zeros(2, 2))
+    assert not can.run_triton(torch.zeros(2, 2))
     if torch.cuda.is_available():
         z = torch.zeros(2, 2, device="cuda")
-        assert triton_loss.available(z)
-        assert not triton_loss.available(z[:0])
-        assert not triton_loss.available(z.int())
-        assert not triton_loss.available(torch.zeros(1, 262145, device="cuda"))
+        assert can.run_triton(z)
+        assert not can.run_triton(z[:0])
+        assert not can.run_triton(z.int())
+        assert not can.run_triton(torch.zeros(1, 262145, device="cuda"))
         wants = torch.ones(2, device="cuda", requires_grad=True)
-        assert not triton_loss.available(z, None, wants)
-        assert not triton_loss.available(z, wants, None)
+        assert not can.run_triton(z, None, wants)
+        assert not can.run_triton(z, wants, None)
 
 
 @from_outside
@@ -498,13 +492,13 @@ def test_a_triton_that_cannot_build_is_left_alone(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("triton.runtime.driver", Driver())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    caches = (triton_launch.gpu_can, triton_launch._triton_starts)
+    caches = (can.device_has_triton, can._triton_starts)
     try:
         for cache in caches:
             cache.cache_clear()
         with pytest.warns(RuntimeWarning, match="Failed to find C compiler.*plain path"):
-            assert not triton_launch.gpu_can(torch.device("cuda", 0))
-        assert not triton_launch.gpu_can(torch.device("cuda", 1))
+            assert not can.device_has_triton(torch.device("cuda", 0))
+        assert not can.device_has_triton(torch.device("cuda", 1))
     finally:
         for cache in caches:
             cache.cache_clear()

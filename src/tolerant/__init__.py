@@ -24,6 +24,18 @@ if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
     from tolerant.suspects import find_suspects as find_suspects
     from tolerant.train import Pruner as Pruner
     from tolerant.train import PruneSchedule as PruneSchedule
+else:  # which type checkers would take for a promise of any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module 'tolerant' has no attribute {name!r}")
+        if name == "NoisyLabelClassifier":
+            from tolerant.extras import extra
+
+            extra("sklearn")  # or the message would not say what to install
+        module = importlib.import_module(_LAZY[name])
+        return getattr(module, name, module)
+
 
 __version__ = "0.1.0"
 
@@ -46,17 +58,6 @@ _LISTED = [name for name in _LAZY if name != "NoisyLabelClassifier" or find_spec
 
 # No assignment, as in `tolerant.losses`: type checkers would take all names for private.
 globals()["__all__"] = [*vars(losses)["__all__"], "functional", *_LISTED]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'tolerant' has no attribute {name!r}")
-    if name == "NoisyLabelClassifier":
-        from tolerant.extras import extra
-
-        extra("sklearn")  # or the message would not say what to install
-    module = importlib.import_module(_LAZY[name])
-    return getattr(module, name, module)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
 """Which way of computing serves a call: the one place that says so.
 
-A fast way wants real numbers in memory and operations that run as they are called. Compilers, the transforms of
-torch.func and make_fx get the plain way, which they can look into; the fast ones are opaque.
+A fast way wants real numbers in memory and operations that run as they are called. Compilers, make_fx and the
+transforms of torch.func get the plain way, which they can look into; the fast ones are opaque.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ def way_of_loss(
         if has_form:
             return "triton"
         if impl == "triton":
-            needs = "a loss with a Triton form; this one has none" if serves else (
-                "logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "
-                f"installed; got logits on {logits.device}"
+            needs = (
+                "a loss with a Triton form; this one has none"
+                if serves
+                else (
+                    "logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "
+                    f"installed; got logits on {logits.device}"
+                )
             )
             raise ValueError(f"impl='triton' needs {needs}. impl='auto' falls back by itself.")
         return "fused" if logits.is_cpu and run_now(logits) else "plain"

@@ -27,7 +27,9 @@ LEAST_LABEL, LEAST_SUM, MOST_SUM = 1e-9, 0.1, 1e12
 TINY = 1e-30
 
 
-def phi_rows(logits: Tensor, labels: Tensor, row_weight: RowWeight, loss: Phi, summed: bool = False) -> Tensor:
+def phi_rows(
+    logits: Tensor, labels: Tensor, row_weight: RowWeight, loss: Phi, summed: bool = False
+) -> Tensor:
     """row_weight * phi(log p_y) for logits (N, C) and labels (N), or its sum; equals `plain`, faster."""
     return _PhiRows.apply(logits, labels, row_weight, loss, summed)
 

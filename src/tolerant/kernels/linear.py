@@ -70,7 +70,9 @@ class _LinearPhiRows(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         # fp16 waits: a loss scale must come in before the gradient is rounded to 6e-8 steps.
         early = not job.per_row and hidden.dtype != torch.float16
-        losses, grads = _sweep(hidden, weight, bias, labels, row_weight, job, wants if early else (False,) * 3)
+        losses, grads = _sweep(
+            hidden, weight, bias, labels, row_weight, job, wants if early else (False,) * 3
+        )
         return losses, *grads
 
     @staticmethod

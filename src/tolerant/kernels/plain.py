@@ -1,6 +1,6 @@
-"""The plain path of the losses of p_y, from the primitives: the reference, and what compilers and transforms see.
+"""The losses of p_y from the primitives: the reference, and what compilers and transforms see.
 
-Here too is what every path does with a row's weight.
+Here too is what every other way does with a row's weight.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from tolerant.losses.binary import BinaryLqLoss as BinaryLqLoss
 from tolerant.losses.combine import BackwardCorrected as BackwardCorrected
 from tolerant.losses.combine import ForwardCorrected as ForwardCorrected
 from tolerant.losses.combine import SumLoss as SumLoss
+from tolerant.losses.declaration import Common as Common
 from tolerant.losses.domain import Domain as Domain
 from tolerant.losses.full_row import *  # noqa: F403
 from tolerant.losses.linear import LinearLqLoss as LinearLqLoss
@@ -18,9 +19,16 @@ from tolerant.losses.phi import *  # noqa: F403
 from tolerant.losses.registry import REGISTRY as REGISTRY
 from tolerant.losses.registry import make_loss as make_loss
 
-# By this way and no assignment: type checkers cannot follow a computed list, and would take its names, and all
-# others, for private.
+# Not `__all__ = ...`: type checkers cannot follow a computed list, and would take every name for private.
 globals()["__all__"] = [
-    *["BackwardCorrected", "BinaryLqLoss", "Domain", "ForwardCorrected", "LinearLqLoss", "PhiLoss", "SumLoss"],
+    *[
+        "BackwardCorrected",
+        "BinaryLqLoss",
+        "Domain",
+        "ForwardCorrected",
+        "LinearLqLoss",
+        "PhiLoss",
+        "SumLoss",
+    ],
     *["REGISTRY", "make_loss", *(info.module.__name__ for info in REGISTRY.values())],
 ]

@@ -26,7 +26,7 @@ class Common(TypedDict, total=False):
 
 
 def declare(cls: Any) -> None:
-    """Give a loss class its `domains`, its `defaults` and its full signature; see that arguments have names."""
+    """Give a loss class its `domains`, `defaults` and full signature, and see that arguments have names."""
     init = vars(cls).get("__init__")
     if init is None:  # its parent's
         return
@@ -40,11 +40,11 @@ def declare(cls: Any) -> None:
             f"Write a * before them: def __init__(self, *, {own[0].name}...)."
         )
     numbers = {p.name: domain for p in named if (domain := _domain_of(p, init)) is not None}
-    inherited = {} if parent is None else dict(parent.domains)
-    names = {p.name for p in named}
+    named = [p.replace(annotation=numbers[p.name].kind) if p.name in numbers else p for p in named]
+    names = [p.name for p in named]
     more = inspect.signature(parent).parameters.values() if parent and passes_on else ()
     parameters = [*named, *(p for p in more if p.name not in names)]
-    cls.domains = {**numbers, **{name: domain for name, domain in inherited.items() if name not in numbers}}
+    cls.domains = {**numbers, **(parent.domains if parent else {}), **numbers}  # its own first
     cls.__signature__ = inspect.Signature(parameters)
     cls.defaults = {
         p.name: p.default for p in parameters if p.name in cls.domains and p.default is not p.empty
@@ -90,8 +90,8 @@ def _domain_of(parameter: inspect.Parameter, init: Callable[..., None]) -> Domai
             hint = eval(hint, init.__globals__)
         except NameError as error:
             raise TypeError(
-                f"the annotation {hint!r} of {parameter.name} in {init.__qualname__} cannot be read: {error}. "
-                "Import or define its names at the top of the module."
+                f"the annotation {hint!r} of {parameter.name} in {init.__qualname__} cannot be read: "
+                f"{error}. Import or define its names at the top of the module."
             ) from error
     kind, *about = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     if kind not in (float, int):

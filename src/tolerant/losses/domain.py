@@ -24,6 +24,10 @@ class Domain:
     integer: bool = False
     way_out: str = ""
 
+    @property
+    def kind(self) -> type[float]:
+        return int if self.integer else float
+
     def __contains__(self, value: object) -> bool:
         number = int if self.integer else (int, float)
         # Not math.isfinite: torch.compile cannot follow it once a number differs from call to call.

@@ -135,7 +135,7 @@ class PhiLoss(RobustLoss):
 
     Two methods make one: ``phi``, and ``weight``, which is -d phi / d log p_y. Both map a tensor of any shape
     element by element. The keyword-only arguments of ``__init__`` that are annotated as numbers are its
-    hyper-parameters, and are there as ``self.NAME``; ``Annotated[float, Domain(0, 1)]`` says what they may be.
+    hyper-parameters, and there as ``self.NAME``; ``Annotated[float, Domain(0, 1)]`` says what they may be.
 
     >>> import torch
     >>> class Poly1Loss(PhiLoss):
@@ -162,8 +162,8 @@ class PhiLoss(RobustLoss):
         if len(written) == 1:
             raise TypeError(
                 f"{cls.__name__} must define both phi(self, log_p_y) and weight(self, log_p_y), which is "
-                f"-d phi / d log_p_y; got {written[0]} alone. Autograd has no digits left where p_y is small, "
-                "so the weight is written out."
+                f"-d phi / d log_p_y; got {written[0]} alone. The weight is written out because autograd's "
+                "has no digits left where p_y is small."
             )
         if written:  # the fast forms are those of the formulas here, whatever a class elsewhere is called
             cls.form = vars(cls).get("name", "") if cls.__module__.startswith("tolerant.losses.") else ""
@@ -220,8 +220,8 @@ def function_of(loss: Callable[P, _Loss[Logits]]) -> LossFunction[Logits, P]:
     def function(logits: Any, labels: Tensor, sample_weight: Tensor | None = None, **options: Any) -> Tensor:
         return cls.bare(**options).forward(logits, labels, sample_weight)
 
-    positional = list(inspect.signature(function).parameters.values())[:3]
-    arguments = [*positional, *inspect.signature(cls).parameters.values()]
+    _, *called_with = inspect.signature(cls.forward).parameters.values()
+    arguments = [*called_with, *inspect.signature(cls).parameters.values()]
     function.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = f"{cls.name.replace('-', '_')}_loss"
     function.__module__ = cls.__module__

@@ -143,7 +143,7 @@ lq_loss = function_of(LqLoss)
 
 
 class TruncatedLqLoss(LqLoss):
-    r"""Truncated :math:`L_q`, :math:`\min(L_q(p_y), L_q(k))`: rows with :math:`p_y \le k` have no gradient at all.
+    r"""Truncated :math:`L_q`, :math:`\min(L_q(p_y), L_q(k))`: rows with :math:`p_y \le k` have no gradient.
 
     Train with `LqLoss` first, then with this loss, or with `LqLoss` and a `Pruner` (the paper's
     algorithm): from scratch most rows start below k and nothing is learnt. k in (0, 1).
@@ -213,7 +213,7 @@ focal_loss = function_of(FocalLoss)
 
 
 class TaylorLoss(PhiLoss):
-    r"""Taylor cross entropy, :math:`\sum_{i=1}^{t} (1 - p_y)^i / i`: its series in 1 - p_y, cut at an order t.
+    r"""Taylor cross entropy, :math:`\sum_{i=1}^{t} (1 - p_y)^i / i`: the series in 1 - p_y, cut at order t.
 
     >>> TaylorLoss(order=2).phi(torch.tensor([0.5]).log())
     tensor([0.6250])
@@ -394,7 +394,9 @@ class PHuberLoss(PhiLoss):
 
     def phi(self, log_p_y: Tensor) -> Tensor:
         log_tau = math.log(self.tau)
-        tangent = log_tau - expm1(log_p_y + log_tau)  # 1 + log tau - tau p_y, two positive terms below 1 / tau
+        tangent = log_tau - expm1(
+            log_p_y + log_tau
+        )  # 1 + log tau - tau p_y, two positive terms below 1 / tau
         return torch.where(log_p_y >= -log_tau, -log_p_y, tangent)
 
     def weight(self, log_p_y: Tensor) -> Tensor:

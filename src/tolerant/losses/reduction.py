@@ -19,7 +19,8 @@ from tolerant.kernels.log_prob import compute_dtype
 from tolerant.kernels.plain import RowWeight
 from tolerant.losses.check import check_label_range, check_logits_and_labels, check_vector
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Weighing(Protocol):
@@ -86,7 +87,7 @@ def rows_of(logits: Tensor) -> Tensor:
 
 
 def weigh_rows(loss: Weighing, rows: Rows) -> WeighedRows:
-    """Labels checked, the weights of classes and samples in one; class weights of soft labels go into these."""
+    """Checks labels, and makes one weight of class and sample weights; soft labels take those of classes."""
     logits, labels, sample_weight, shape = rows
     num_rows, num_classes = logits.shape
     dtype = compute_dtype(logits)
@@ -141,8 +142,8 @@ def reverse_mode_only(function: Callable[P, T]) -> Callable[P, T]:
             if "forward mode AD" not in str(error):
                 raise
             raise NotImplementedError(
-                "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian need. "
-                "Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
+                "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian "
+                "need. Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
             ) from error
 
     return wrapped

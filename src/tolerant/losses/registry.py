@@ -36,9 +36,10 @@ class LossInfo:
 # The named classes of the two modules, in their order.
 REGISTRY: dict[str, LossInfo] = {
     loss.name: LossInfo.of(loss)
-    for module in (phi, full_row)
-    for loss in vars(module).values()
-    if isinstance(loss, type) and loss.__module__ == module.__name__ and "name" in vars(loss)
+    for place in (phi, full_row)
+    for loss in vars(place).values()
+    if isinstance(loss, type) and issubclass(loss, RobustLoss)
+    if loss.__module__ == place.__name__ and "name" in vars(loss)
 }
 
 

@@ -22,11 +22,15 @@ from tolerant.kernels.triton.launch import Call, launch, scale_
 class Loss(Phi, Protocol):
     """A loss of p_y that has a Triton form; its own `forward` takes the plain path."""
 
-    form: str
-    hyper: Mapping[str, float]
     class_weight: Tensor | None
     ignore_index: int
     reduction: str
+
+    @property
+    def form(self) -> str: ...
+
+    @property
+    def hyper(self) -> Mapping[str, float]: ...
 
     def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor: ...
 
@@ -95,7 +99,12 @@ class _PhiLoss(torch.autograd.Function):
 
 
 def _plain_grad(
-    loss: Loss, upstream: Tensor, logits: Tensor, labels: Tensor, _: Tensor | None, sample_weight: Tensor | None
+    loss: Loss,
+    upstream: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+    _: Tensor | None,
+    sample_weight: Tensor | None,
 ) -> Tensor:
     """The gradient from the plain path: can be differentiated again, and takes any upstream gradient."""
     again = torch.is_grad_enabled()

@@ -17,8 +17,7 @@ import triton
 import triton.language as tl
 
 from tolerant.kernels.triton import math as tm
-from tolerant.kernels.triton import parts
-from tolerant.kernels.triton import sums
+from tolerant.kernels.triton import parts, sums
 
 _LOWEST: tl.constexpr = tl.constexpr(-2e38)  # below every logit but -inf; finite also times log2(e)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.standardise import Preprocess
-from tolerant.losses.log_prob import log_p_y
+from tolerant.kernels.log_prob import log_p_y
 from tolerant.train.engine.capture import as_logits, autocast
 from tolerant.train.engine.device_rows import Rows
 from tolerant.train.model_state import evaluating

@@ -168,8 +168,9 @@ class Job:
         if self.dataset.groups is not None:
             rare["groups"] = _digest(self.dataset.groups)
         held = {n: t for n, t in loss.state_dict().items() if n != "transition" or self.transition is None}
-        if held:  # class weights, which the loss does not print
-            rare["loss_tensors"] = {n: _digest(t.double().cpu().numpy()) for n, t in held.items()}
+        if held:  # class weights, which the loss does not print; older checkpoints have them as "weight"
+            digests = {n: _digest(t.double().cpu().numpy()) for n, t in held.items()}
+            rare["loss_tensors"] = {n.replace("class_weight", "weight"): one for n, one in digests.items()}
         return {
             "recipe": self.recipe.to_dict(),
             "prune": None if self.prune is None else asdict(self.prune) | limits,

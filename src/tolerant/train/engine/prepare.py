@@ -88,8 +88,10 @@ def _per_row(loss: nn.Module, labels: Tensor) -> nn.Module:
         module.reduction = "none"  # type: ignore[assignment]
         # A mean divides by the class weights of its rows. Here they have mean 1, as the sample weights:
         # otherwise they would change the learning rate.
-        if isinstance(module, RobustLoss | nn.CrossEntropyLoss | nn.NLLLoss) and module.weight is not None:
-            module.weight = module.weight / module.weight[labels].mean()
+        if isinstance(module, RobustLoss | nn.CrossEntropyLoss | nn.NLLLoss):
+            name = "class_weight" if isinstance(module, RobustLoss) else "weight"
+            weight = getattr(module, name)
+            setattr(module, name, None if weight is None else weight / weight[labels].mean())
     return loss
 
 

@@ -1,4 +1,4 @@
-"""Batch norm with what follows it in one pass over memory where possible: the shortcut and ReLU, or the pooling."""
+"""Batch norm in one pass with what follows it, where possible: the shortcut and ReLU, or the pooling."""
 
 from __future__ import annotations
 
