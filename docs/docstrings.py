@@ -14,6 +14,7 @@ import griffe
 from latex2mathml.converter import convert
 
 from tolerant import losses
+from tolerant.losses.module import RobustLoss
 
 _ROLE = re.compile(r":(?:func|class|meth|mod):`([^`]+)`")
 _INLINE = re.compile(r":math:`([^`]+)`")
@@ -55,8 +56,12 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = to_markdown(obj.docstring.value)
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        loss = getattr(losses, cls.name, None)
-        if cls.path.startswith("tolerant.losses.") and "__signature__" in vars(loss or object):
+        loss = getattr(losses, cls.name, object)
+        if (
+            cls.path.startswith("tolerant.losses.")
+            and issubclass(loss, RobustLoss)
+            and loss is not RobustLoss
+        ):
             parameters = [
                 griffe.Parameter(p.name, kind=griffe.ParameterKind.keyword_only, default=repr(p.default))
                 for p in inspect.signature(loss).parameters.values()

@@ -5,10 +5,10 @@ A loss that looks only at the probability of the given label is a scalar functio
 \mathrm{onehot})` with :math:`w = -\phi'(\log p_y)`. So each loss is two formulas: the value, and
 right after it the weight. The weight is written out because autograd differentiates ``expm1`` as
 ``expm1 + 1``, which is 0 from log p_y = -17 on in fp32: a dead gradient.
-
-No softmax, clamp, one-hot or reduction belongs into a formula. A class and its function, here and nowhere
-else, are all there is to a loss: the registry, the public names and the tests find them.
 """
+
+# No softmax, clamp, one-hot or reduction belongs into a formula. A class and its function are all there is to
+# a loss: the registry, the public names, the API page and the tests find them here.
 
 from __future__ import annotations
 
