@@ -494,7 +494,7 @@ def values(number: float) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(("mode", "best"), [("max", 1), ("min", 3)])
 def test_the_first_of_the_best_epochs_is_kept(mode, best):
-    alternation = Alternation(None, 1, mode=mode)
+    alternation = Alternation(mode=mode)
     accuracies = [0.5, 0.8, 0.8, 0.2, 0.2]
     found = [alternation.observe(epoch, value, values(epoch)) for epoch, value in enumerate(accuracies)]
     assert (alternation.best_epoch, alternation.best_value) == (best, accuracies[best])
@@ -503,16 +503,16 @@ def test_the_first_of_the_best_epochs_is_kept(mode, best):
 
 
 def test_where_no_epoch_beats_a_constant_answer_the_loss_decides():
-    alternation = Alternation(None, 1, constant_accuracy=0.9)
+    alternation = Alternation(constant_accuracy=0.9)
     seen = [(0.9, 0.5), (0.85, 0.4), (0.9, 0.6), (0.91, 0.7), (0.9, 0.1), (0.91, 0.2)]
     best = []
     for epoch, (accuracy, loss) in enumerate(seen):
         alternation.observe(epoch, accuracy, values(epoch), loss=loss)
         best.append(alternation.best_epoch)
     assert best == [0, 1, 1, 3, 3, 3]
-    again = Alternation(None, 1, constant_accuracy=0.9)
+    again = Alternation(constant_accuracy=0.9)
     again.observe(0, 0.9, values(0), loss=0.5)
-    resumed = Alternation(None, 1, constant_accuracy=0.9)
+    resumed = Alternation(constant_accuracy=0.9)
     resumed.load_state_dict(again.state_dict())
     assert not resumed.observe(1, 0.9, values(1), loss=0.6)
     assert resumed.observe(2, 0.8, values(2), loss=0.4)
@@ -520,7 +520,7 @@ def test_where_no_epoch_beats_a_constant_answer_the_loss_decides():
 
 @pytest.mark.parametrize("on_device", [False, True])
 def test_best_weights_are_a_copy(on_device):
-    weights, alternation = values(1), Alternation(None, 1, on_device=on_device)
+    weights, alternation = values(1), Alternation(on_device=on_device)
     alternation.observe(0, 0.5, weights)
     first = alternation.best_weights["weight"]
     weights["weight"].fill_(2)
@@ -532,7 +532,7 @@ def test_best_weights_are_a_copy(on_device):
 
 
 def test_the_best_model_scores_and_training_goes_on_from_the_current_one():
-    alternation, model = Alternation(None, 1), torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout())
+    alternation, model = Alternation(), torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout())
     with alternation.best_model(model):
         assert not model.training
     alternation.observe(0, 0.5, model.state_dict())
@@ -569,10 +569,10 @@ def test_a_weak_model_prunes_nothing_unless_told_to():
 
 def test_an_alternation_refuses():
     with pytest.raises(ValueError, match="mode must be 'max' or 'min'; got 'most'"):
-        Alternation(None, 1, mode="most")
-    assert not Alternation(None, 1).due(0)
+        Alternation(mode="most")
+    assert not Alternation().due(0)
     with pytest.raises(RuntimeError, match="without a schedule keeps all rows"):
-        _ = Alternation(None, 1).kept
+        _ = Alternation().kept
 
 
 # --- quality ----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from tolerant.adapters.scored_rows import IGNORED, decide
+from tolerant.adapters.alternating import IGNORED, Alternating
 from tolerant.extras import extra
 from tolerant.functional import log_p_y
 from tolerant.train import Alternation, Guards, Pruner, PruneSchedule
@@ -47,7 +47,7 @@ def pair_outputs(module: Any, batch: Any) -> tuple[Tensor, Tensor]:
     return module(inputs), labels
 
 
-class PruneRows(lightning.Callback):  # type: ignore[name-defined]
+class PruneRows(Alternating, lightning.Callback):  # type: ignore[name-defined]
     """Keeps the model of the best noisy-validation epoch, and lets it prune the training rows.
 
     Before an epoch the schedule names, the best model so far (without validation: the current one)
@@ -88,34 +88,13 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         restore_best: bool = True,
         seed: int = 0,
     ) -> None:
-        if mode not in ("max", "min"):
-            raise ValueError(f"mode must be 'max' or 'min'; got {mode!r}.")
         self.schedule, self.monitor, self.mode, self.outputs = schedule, monitor, mode, outputs
         self.score_dataset, self.given_labels, self.guards = score_dataset, given_labels, guards
         self.restore_best, self.seed = restore_best, seed
-        self.alternation: Alternation | None = None  # made when the training rows are known
-        self._loaded: Mapping[str, Any] | None = None  # of a checkpoint, for the alternation to be made
+        self.alternation = Alternation(mode=mode)  # with the schedule once the training rows are known
+        self._loaded: Mapping[str, Any] | None = None  # of a checkpoint, for that one
         self._first = True  # the next epoch is the first of this fit
         self._replaced: list[tuple[Any, Any]] = []  # (batch sampler, its own sampler), to be given back
-
-    @property
-    def kept(self) -> Tensor:
-        """bool [N], True trains; by position in the training data set."""
-        if self.pruner is None:
-            raise RuntimeError("kept is known once training with a schedule has begun.")
-        return self.pruner.kept
-
-    @property
-    def pruner(self) -> Pruner | None:
-        return None if self.alternation is None else self.alternation.pruner
-
-    @property
-    def best_epoch(self) -> int | None:
-        return None if self.alternation is None else self.alternation.best_epoch
-
-    @property
-    def best_value(self) -> float | None:
-        return None if self.alternation is None else self.alternation.best_value
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         whole = (lightning.strategies.SingleDeviceStrategy, lightning.strategies.DDPStrategy)
@@ -127,20 +106,20 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         loaded, self._loaded = self._loaded, None
-        # A new training, perhaps of another module, has no best model yet.
-        if self.alternation is None or loaded is not None or not trainer.global_step:
-            num_rows = 1 if self.schedule is None else len(_loader(trainer).dataset)
+        new = not trainer.global_step  # perhaps of another module: no best model yet
+        if new or loaded is not None or self.alternation.schedule != self.schedule:
+            num_rows = 0 if self.schedule is None else len(_loader(trainer).dataset)
             self.alternation = Alternation(
                 self.schedule, num_rows, self.given_labels, guards=self.guards, mode=self.mode
             )
-            if loaded is not None and trainer.global_step:
+            if loaded is not None and not new:
                 self.alternation.load_state_dict(loaded)
         if self.schedule is not None:
             self._first = True
             self._install(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        if self.alternation is None or self.pruner is None:
+        if self.schedule is None:
             return
         due = self.alternation.due(trainer.current_epoch)
         if due:  # not called a second time for an epoch that is resumed in its middle
@@ -153,7 +132,7 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
         pl_module.log("kept_fraction", share, sync_dist=trainer.world_size > 1)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.sanity_checking or trainer.state.fn != "fit" or self.alternation is None:
+        if trainer.sanity_checking or trainer.state.fn != "fit":
             return
         if self.monitor not in trainer.callback_metrics:
             known = ", ".join(sorted(trainer.callback_metrics)) or "none"
@@ -167,24 +146,21 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         # Not at the end of training, where ModelCheckpoint may still save the last weights.
-        best = None if self.alternation is None else self.alternation.best_weights
-        if self.restore_best and best is not None:
-            pl_module.load_state_dict(best)
+        if self.restore_best and self.alternation.best_weights is not None:
+            pl_module.load_state_dict(self.alternation.best_weights)
         self._give_back()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._give_back()
 
     def state_dict(self) -> dict[str, Any]:
-        return {} if self.alternation is None else self.alternation.state_dict()
+        return self.alternation.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._loaded = state_dict or None
+        self._loaded = state_dict
 
     @torch.no_grad()
     def _prune(self, trainer: Any, module: Any) -> None:
-        assert self.alternation is not None
-        assert self.pruner is not None
         loader = _loader(trainer)
         dataset = loader.dataset if self.score_dataset is None else self.score_dataset
         if len(dataset) != self.pruner.num_rows:
@@ -213,12 +189,10 @@ class PruneRows(lightning.Callback):  # type: ignore[name-defined]
                 known = labels != IGNORED
                 p_y = log_p_y(logits, torch.where(known, labels, 0)).exp().float()
                 scored.append((p_y.cpu(), known.cpu()))
-        epoch, speaks = trainer.current_epoch, trainer.is_global_zero
-        decide(self.alternation, index, scored, epoch=epoch, speaks=speaks)
+        self.decide(index, scored, epoch=trainer.current_epoch, speaks=trainer.is_global_zero)
 
     def _install(self, trainer: Any) -> None:
         """Give the training loader the kept rows, and Lightning the new number of batches."""
-        assert self.pruner is not None
         batches = _loader(trainer).batch_sampler
         if not isinstance(batches.sampler, _KeptOrder):
             kept_order = _KeptOrder(self.pruner, batches.sampler, self.seed, trainer)

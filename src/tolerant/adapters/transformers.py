@@ -27,11 +27,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from tolerant.adapters.scored_rows import IGNORED, decide
+from tolerant.adapters.alternating import IGNORED, Alternating
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.functional import log_p_y
-from tolerant.train import Alternation, Guards, Pruner, PruneSchedule
+from tolerant.train import Alternation, Guards, PruneSchedule
 from tolerant.train.rounds.guards import MOSTLY_RIGHT
 
 transformers = extra("transformers", install="transformers")
@@ -91,7 +91,7 @@ class TrainerLoss:
         return total / count.clamp(min=1)  # a step whose rows are all pruned has gradient 0
 
 
-class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
+class PruneRows(Alternating, transformers.TrainerCallback):  # type: ignore[name-defined]
     """Prunes rows of a ``Trainer`` by the paper's algorithm.
 
     Before an epoch the schedule names, the model of the best noisy evaluation so far, by Trainer's
@@ -139,20 +139,6 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
     def _start_anew(self, mode: Literal["max", "min"]) -> Alternation:
         rows, labels = len(self.rows), self._given_labels
         return Alternation(self.schedule, rows, labels, guards=self._guards, mode=mode)
-
-    @property
-    def kept(self) -> Tensor:
-        """bool [N], True trains."""
-        return self.alternation.kept
-
-    @property
-    def pruner(self) -> Pruner:
-        assert self.alternation.pruner is not None
-        return self.alternation.pruner
-
-    @property
-    def best_value(self) -> float | None:
-        return self.alternation.best_value
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if getattr(args, "deepspeed", None) or getattr(args, "fsdp", None):
@@ -225,8 +211,7 @@ class PruneRows(transformers.TrainerCallback):  # type: ignore[name-defined]
         )
         with self.alternation.best_model(model):
             scored = list(self._scores(model, batches))
-        epoch, speaks = int(state.epoch or 0), state.is_world_process_zero
-        decide(self.alternation, index, scored, epoch=epoch, speaks=speaks)
+        self.decide(index, scored, epoch=int(state.epoch or 0), speaks=state.is_world_process_zero)
         self._kept.copy_(self.kept)
 
     def _scores(self, model: Any, batches: Any) -> Iterator[tuple[Tensor, Tensor]]:

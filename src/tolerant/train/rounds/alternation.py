@@ -54,8 +54,8 @@ class Alternation:
 
     def __init__(
         self,
-        schedule: PruneSchedule | None,
-        ids_or_num_rows: int | Sequence[Hashable] | np.ndarray | Tensor,
+        schedule: PruneSchedule | None = None,
+        ids_or_num_rows: int | Sequence[Hashable] | np.ndarray | Tensor = 0,
         given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
         *,
         guards: Guards | None = MOSTLY_RIGHT,
