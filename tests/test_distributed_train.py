@@ -17,10 +17,10 @@ import torch.multiprocessing as mp
 from torch import nn
 from train_helpers import pictures, quick, table
 
-from tolerant.train import Callback, PruneSchedule, train
+from tolerant.train import Callback, PruneSchedule, join_ranks, train
 from tolerant.train.engine import ranks as distributed
 from tolerant.train.engine.capture import split_batches
-from tolerant.train.engine.ranks import Ranks
+from tolerant.train.engine.ranks import Ranks, current_ranks
 
 
 class Net(nn.Module):
@@ -90,7 +90,7 @@ def rank(number: int, port: int, folder: str) -> None:
     }
     os.environ.update({name: str(value) for name, value in env.items()})
     torch.set_num_threads(1)
-    with distributed.join() as ranks:
+    with join_ranks() as ranks:
         assert ranks == Ranks(number, 2)
         found = {case: run(case, Path(folder) / case) for case in CASES}
         found["stopped"] = run("table", Path(folder) / "stopped")
@@ -98,7 +98,7 @@ def rank(number: int, port: int, folder: str) -> None:
             run("table", Path(folder) / "table" if number == 0 else Path(folder) / "elsewhere")
         except ValueError as error:
             found["apart"] = {"refused": str(error)}
-    assert distributed.current() == Ranks(0, 1)
+    assert current_ranks() == Ranks(0, 1)
     (Path(folder) / f"{number}.json").write_text(json.dumps(found))
 
 
@@ -167,7 +167,7 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     with (
         pytest.raises(ValueError, match=r"at most one rank per GPU.*Lower --nproc"),
-        distributed.join(),
+        join_ranks(),
     ):
         pass
 
@@ -183,7 +183,7 @@ def test_a_killed_rank_costs_no_row(tmp_path, restarts):
 import json, os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_distributed_train import CASES, run, torch
-from tolerant.train.engine import ranks as distributed
+from tolerant.train import join_ranks
 
 class Killed(torch.nn.Linear):
     """Ends rank 1 within the third epoch, the first time."""
@@ -195,7 +195,7 @@ class Killed(torch.nn.Linear):
         return super().forward(x)
 
 CASES["table"]["model"][2].__class__ = Killed
-with distributed.join() as ranks:
+with join_ranks() as ranks:
     found = run("table", {str(tmp_path / "run")!r})
     if ranks.rank == 0:
         found["restarts"] = os.environ["TORCHELASTIC_RESTART_COUNT"]

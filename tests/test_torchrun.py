@@ -123,10 +123,9 @@ from tolerant.experiment import RunSpec
 from tolerant.experiment.one_run import make_job
 from tolerant.experiment.row import make_row
 from tolerant.experiment.training_data import training_data
-from tolerant.train.engine import ranks as distributed
-from tolerant.train import Fleet
+from tolerant.train import Fleet, join_ranks
 
-with distributed.join() as ranks:
+with join_ranks() as ranks:
     spec = RunSpec.from_dict(json.loads({json.dumps(spec.to_dict())!r}))
     data = training_data(spec)
     job = make_job(spec, data, {str(tmp_path / "two")!r}, None)

@@ -116,7 +116,7 @@ def test_one_that_fails_stops_no_other():
 @pytest.mark.parametrize("bad", [{"model": "resnet18"}, {"loss": "cce", "recipe": quick(lr=1e18)}])
 def test_over_several_ranks_one_that_fails_ends_all(monkeypatch, bad):
     """The other ranks may be in the midst of it, and would average its gradients with the next job's."""
-    monkeypatch.setattr(fleet, "current", lambda: Ranks(0, 2))
+    monkeypatch.setattr(fleet, "current_ranks", lambda: Ranks(0, 2))
     ended = []
     with pytest.raises((ValueError, DivergedError)):
         Fleet(device="cpu", progress="quiet").run(

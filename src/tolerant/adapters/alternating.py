@@ -25,16 +25,19 @@ class Alternating:
 
     @property
     def pruner(self) -> Pruner:
+        """The rows' p_y as last scored, and which of them are kept."""
         if self.alternation.pruner is None:
             raise RuntimeError("kept is known once training with a schedule has begun.")
         return self.alternation.pruner
 
     @property
     def best_epoch(self) -> int | None:
+        """The epoch of the best value so far, counted from 0 (Transformers: epochs done)."""
         return self.alternation.best_epoch
 
     @property
     def best_value(self) -> float | None:
+        """The best value on the noisy validation rows so far."""
         return self.alternation.best_value
 
     def decide(

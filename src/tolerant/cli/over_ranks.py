@@ -19,9 +19,9 @@ def train_over_ranks(
 ) -> Learned:
     """`train_source` on every rank; only rank 0 returns, the others exit."""
     from tolerant.own_data.train_source import train_source
-    from tolerant.train.engine.ranks import join
+    from tolerant.train import join_ranks
 
-    with join(device) as ranks, warnings.catch_warnings():
+    with join_ranks(device) as ranks, warnings.catch_warnings():
         if ranks.rank:
             warnings.simplefilter("ignore")  # rank 0 gives the same ones
         try:

@@ -22,7 +22,7 @@ from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.train import Callback, Job, TrainResult
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.display import ProgressMode
-from tolerant.train.engine.ranks import current
+from tolerant.train.engine.ranks import current_ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def learn(
     if reviewed is not None:
         believed |= reviewed
     # Ranks on unlike processors may differ in the last bit, and would train on different rows.
-    believed, k = current().of_rank_0(believed), float(current().of_rank_0(np.array([k]))[0])
+    believed, k = current_ranks().of_rank_0(believed), float(current_ranks().of_rank_0(np.array([k]))[0])
     used = np.flatnonzero(believed if sample_weight is None else believed & (sample_weight > 0))
     to_train = dataset if len(used) == num_rows else dataset.subset(used)
     used_weight = None if sample_weight is None else sample_weight[used]

@@ -22,7 +22,7 @@ from tolerant.own_data.training_data import TrainingData
 from tolerant.review.page import MOST_SHOWN
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.job import Callback
-from tolerant.train.engine.ranks import current
+from tolerant.train.engine.ranks import current_ranks
 
 
 def train_source(
@@ -51,7 +51,7 @@ def train_source(
     Over several ranks all of them load and train, rank 0 writes, and ``torchrun --max-restarts`` goes on in
     the same way.
     """
-    ranks = current()
+    ranks = current_ranks()
     if features == AUTO and settings.model != AUTO:
         features = NONE  # who names a network means it to see the pictures
     place = str(pick_device(device))

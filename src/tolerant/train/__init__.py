@@ -23,9 +23,10 @@ from tolerant.train.engine.fleet import Fleet
 from tolerant.train.engine.job import Callback, Job, Record
 from tolerant.train.engine.loop import Run
 from tolerant.train.engine.measure import DivergedError
+from tolerant.train.engine.ranks import join_ranks
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.engine.result import TrainResult
-from tolerant.train.engine.train import train
+from tolerant.train.engine.train_job import train
 from tolerant.train.networks import NETWORKS, Network, build
 from tolerant.train.rounds.alternation import Alternation
 from tolerant.train.rounds.guards import Guards
@@ -49,6 +50,7 @@ __all__ = [
     "Run",
     "TrainResult",
     "build",
+    "join_ranks",
     "predict_log_proba",
     "train",
 ]

@@ -13,7 +13,7 @@ from tolerant.data.augment import augment, draw
 from tolerant.data.batches import Batches
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.standardise import Preprocess
-from tolerant.train.engine import ranks as distributed
+from tolerant.train.engine.ranks import Ranks, current_ranks
 from tolerant.train.engine.recipe import Recipe
 
 
@@ -51,7 +51,7 @@ class Rows:
             self._resident = self._scaled(self._resident)
         self.index_device = torch.device("cpu") if self._resident is None else device
         self.draws: dict[str, Tensor] = {}
-        self.ranks = distributed.current()
+        self.ranks = current_ranks()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -83,9 +83,9 @@ class Rows:
         for _, raw in self._batches.epoch(order, size):
             yield raw
 
-    def in_order(self, size: int, ranks: distributed.Ranks | None = None) -> Iterator[tuple[slice, Tensor]]:
+    def in_order(self, size: int, ranks: Ranks | None = None) -> Iterator[tuple[slice, Tensor]]:
         """All rows as they lie, or one rank's share of them, un-augmented: (which, inputs)."""
-        ranks = ranks or distributed.Ranks()
+        ranks = ranks or Ranks()
         first = range(ranks.rank * size, len(self), ranks.size * size)
         parts = [slice(start, min(start + size, len(self))) for start in first]
         if self._resident is not None:

@@ -22,7 +22,7 @@ from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.display import Display, ProgressMode
 from tolerant.train.engine.job import Job
 from tolerant.train.engine.loop import Run
-from tolerant.train.engine.ranks import current
+from tolerant.train.engine.ranks import current_ranks
 from tolerant.train.engine.result import TrainResult
 
 OnResult = Callable[[int, "TrainResult | Exception"], None]
@@ -65,7 +65,7 @@ class Fleet:
         and ranks would then exchange the gradients of two jobs.
         """
         stop = _Stop()
-        progress: ProgressMode = "quiet" if current().rank else self.progress
+        progress: ProgressMode = "quiet" if current_ranks().rank else self.progress
         with stop.on_interrupt(), Display(progress) as show:
             runs = _Runs(self, jobs, on_result, stop, show)
             try:
@@ -97,7 +97,7 @@ class _Runs:
         self, fleet: Fleet, jobs: Iterable[Job], on_result: OnResult | None, stop: _Stop, show: Display
     ) -> None:
         self._fleet, self._on_result, self._stop, self._show = fleet, on_result, stop, show
-        self._one_process = current().size == 1
+        self._one_process = current_ranks().size == 1
         # Side by side, ranks would exchange gradients in the order in which each one's device is ready.
         self._most = fleet.side_by_side if self._one_process else 1
         self._waiting = enumerate(jobs)

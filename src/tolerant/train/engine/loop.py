@@ -19,7 +19,7 @@ from tolerant.train.engine.evaluate import score
 from tolerant.train.engine.job import Job, Record
 from tolerant.train.engine.measure import measure
 from tolerant.train.engine.prepare import load_splits, make_alternation, make_stepper
-from tolerant.train.engine.ranks import current
+from tolerant.train.engine.ranks import current_ranks
 from tolerant.train.engine.result import TrainResult, make_result
 from tolerant.train.engine.resume import resume, save
 
@@ -34,7 +34,7 @@ class Run:
         loss = job.build_loss()
         self.checkpoints = None
         if job.checkpoint is not None:
-            self.checkpoints = Checkpoints(job.checkpoint, job.identity(loss), lock=not current().rank)
+            self.checkpoints = Checkpoints(job.checkpoint, job.identity(loss), lock=not current_ranks().rank)
         try:
             if device.type == "cpu":
                 keep_freed_memory()

@@ -1,7 +1,7 @@
 """One run over several processes, started by ``torchrun``; each is a *rank* with its share of every batch.
 
     # torchrun --nproc-per-node 8 script.py
-    with distributed.join():
+    with join_ranks():
         result = train(rows, model="resnet34", loss="lq", checkpoint="run")
 
 All ranks draw the same order and cut each batch of ``batch_size`` rows between them; gradients are summed,
@@ -103,16 +103,16 @@ _ALONE = Ranks()
 _joined = _ALONE
 
 
-def current() -> Ranks:
+def current_ranks() -> Ranks:
     """The ranks that a run made now is shared by."""
     return _joined
 
 
 @contextmanager
-def join(device: str | torch.device = "auto") -> Iterator[Ranks]:
+def join_ranks(device: str | torch.device = "auto") -> Iterator[Ranks]:
     """Inside, ``train`` is one run over all ranks of ``torchrun``; outside of torchrun nothing changes.
 
-    >>> with join() as ranks:
+    >>> with join_ranks() as ranks:
     ...     ranks
     Ranks(rank=0, size=1)
     """

@@ -1,6 +1,5 @@
 """The networks by name, and the layers they are made of."""
 
-from tolerant.train.networks.build import build, input_size
-from tolerant.train.networks.cards import NETWORKS, Network
+from tolerant.train.networks.by_name import NETWORKS, Network, build, input_size
 
 __all__ = ["NETWORKS", "Network", "build", "input_size"]
