@@ -34,7 +34,7 @@ def pictures(split: str, *, tiny: bool) -> NoisyDataset:
     if not tiny:
         return load("cifar10", split=split)
     rng = np.random.default_rng(len(split))
-    images, labels = rng.integers(0, 256, (TINY_ROWS, 32, 32, 3), np.uint8), rng.integers(0, 10, TINY_ROWS)
+    images, labels = rng.integers(0, 256, (TINY_ROWS, 12, 12, 3), np.uint8), rng.integers(0, 10, TINY_ROWS)
     return NoisyDataset(images, labels, labels, CARDS["cifar10"].class_names, None, "image")
 
 

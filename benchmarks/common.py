@@ -7,6 +7,7 @@ that the benchmark runs and what its rows look like; its numbers mean nothing.
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import json
 import subprocess
@@ -137,6 +138,7 @@ def peak_bytes(step: Callable[[], object], device: torch.device) -> int:
     if device.type == "cpu":
         step()
         return 0
+    gc.collect()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     base = torch.cuda.memory_allocated()

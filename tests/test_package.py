@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 from forked import forked, without_modules
 
 ROOT = Path(__file__).parents[1]
@@ -125,10 +126,9 @@ def test_wheel_works_outside_the_checkout(wheel, tmp_path):
     run(sys.executable, "-m", "venv", str(tmp_path / "venv"), "--without-pip")
     python = str(tmp_path / "venv" / "bin" / "python")
     site = Path(run(python, "-c", "import site; print(site.getsitepackages()[0])").strip())
-    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
-    run(*pip, "--target", str(site), str(wheel))
+    zipfile.ZipFile(wheel).extractall(site)  # all that pip would do with it
     # torch, numpy and what torch itself needs, linked in by name: no pandas, PIL, scikit-learn, ...
-    installed = Path(run(sys.executable, "-c", "import torch; print(torch.__path__[0])").strip()).parent
+    installed = Path(torch.__path__[0]).parent
     needed = ("torch", "torchgen", "functorch", "numpy", "numpy.libs", "sympy", "mpmath", "networkx",
               "jinja2", "markupsafe", "fsspec", "filelock", "typing_extensions.py", "packaging")  # fmt: skip
     for name in needed:
