@@ -72,7 +72,7 @@ def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path,
     (tmp_path / "corrections.csv").write_text("\n".join(["id,new_label", *decided]))
     came = load(tmp_path / "x.csv", id="key").given_labels
     fitted = []
-    for module in ("own_data.believed", "suspects.find"):
+    for module in ("own_data.believed", "suspects.ranking"):
         monkeypatch.setattr(
             f"tolerant.{module}.fit_noise_model",
             lambda labels, probs: fitted.append(labels) or fit_noise_model(labels, probs),

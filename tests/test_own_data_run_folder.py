@@ -26,7 +26,7 @@ from tolerant.data import InputEncoder, Source
 from tolerant.data.readers import pictures as data_pictures
 from tolerant.files import write_atomic
 from tolerant.own_data import Settings
-from tolerant.own_data.training_data import TrainingData
+from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.review import CorrectedLabels
 from tolerant.review.page import MOST_SHOWN
 from tolerant.train.engine.job import Callback, Job, Record
@@ -316,7 +316,7 @@ def test_whatever_a_training_depends_on_is_in_its_fingerprint(changed):
         groups = np.arange(60) if changed == "groups" else None
         dataset = replace(rows, inputs=inputs, groups=groups)
         corrected = CorrectedLabels(labels, reviewed, np.zeros(60, bool))
-        data = TrainingData(Source("rows.csv"), dataset, InputEncoder.fit(dataset), (), corrected)
+        data = CorrectedRows(Source("rows.csv"), dataset, InputEncoder.fit(dataset), (), corrected)
         return data.fingerprint(Settings(seed=int(changed == "settings")), 2 + (changed == "folds"))
 
     assert fingerprint() == fingerprint() != fingerprint(changed)

@@ -105,7 +105,7 @@ def test_where_every_row_is_reviewed_none_is_wrong() -> None:
 def test_where_nearly_every_row_is_reviewed_the_rate_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those the noise is fitted to may then be reviewed without exception."""
     given, probs = small()
-    monkeypatch.setattr("tolerant.suspects.find.FIT_ROWS", 10)
+    monkeypatch.setattr("tolerant.suspects.ranking.FIT_ROWS", 10)
     reviewed = np.arange(60) != 7
     rates = [
         find_suspects(given, probs, reviewed=reviewed, original_labels=given, seed=seed).noise_rate
@@ -207,7 +207,7 @@ def test_a_class_without_rows_keeps_its_label() -> None:
 def test_more_rows_than_the_fit_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     given, wrong, probs = digits("uniform 0.4")
     whole = find_suspects(given, probs)
-    monkeypatch.setattr("tolerant.suspects.find.FIT_ROWS", 900)
+    monkeypatch.setattr("tolerant.suspects.ranking.FIT_ROWS", 900)
     monkeypatch.setattr("tolerant.suspects.rate._RESAMPLE_ROWS", 300)
     part = find_suspects(given, probs)
     assert part.index.tolist() != []

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
-from tolerant.adapters.inputs import (
+from tolerant.adapters.sklearn_inputs import (
     InputReader,
     check_no_missing,
     compute_features,

@@ -11,6 +11,8 @@ from tolerant.cli import options as opt
 from tolerant.cli.next_command import chosen_settings, next_command
 from tolerant.cli.over_ranks import train_over_ranks
 from tolerant.cli.summary import print_suspects, print_training
+from tolerant.own_data import Settings
+from tolerant.review.page import MOST_SHOWN
 
 
 @opt.with_data_options()
@@ -22,11 +24,11 @@ def audit(
         Path | None, typer.Option(help="Folder to write; default: the run folder, or audit for data.")
     ] = None,
     labels: opt.Labels = None,
-    limit: Annotated[int, typer.Option(min=1, help="Largest number of suspects on the page.")] = 5_000,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of suspects on the page.")] = MOST_SHOWN,
     features: opt.Features = "auto",
-    folds: opt.Folds = 5,
-    data: dict[str, Any],
-    seed: opt.Seed = 0,
+    folds: opt.Folds = opt.FOLDS,
+    data_options: dict[str, Any],
+    seed: opt.Seed = Settings.seed,
     device: opt.Device = "auto",
 ) -> None:
     """List doubtful labels and write the page to review them.
@@ -38,10 +40,9 @@ def audit(
     """
     options = dict(locals())  # the arguments, before there are other variables
     from tolerant.own_data.run_folder import holds_run, load_run, write_list_and_page
-    from tolerant.own_data.settings import Settings
 
     if not holds_run(source):
-        rows, folder, corrections = opt.make_source(source, data), out or Path("audit"), labels or ()
+        rows, folder, corrections = opt.make_source(source, data_options), out or Path("audit"), labels or ()
         learned = train_over_ranks(
             rows,
             folder,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 RUN = Path("run")  # where `tolerant train` writes unless told
 # Parameters of `train` and `audit` that the command suggested next does not repeat: it has its own.
-_SAID_ANEW = ("context", "source", "out", "labels", "limit", "data")
+_SAID_ANEW = ("context", "source", "out", "labels", "limit", "data_options")
 
 
 def chosen_settings(command: Callable[..., None], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,7 +25,9 @@ _KINDS = ", ".join(f"{name} ({KINDS[name].help})" for name in Kind)
 _RATE_FREE = ", ".join(name for name in Kind if "rate" not in KINDS[name].needs)
 
 
+@opt.with_data_options(*(name for name in opt.DATA if name != "group"))
 def noise(
+    *,
     source: opt.SourceArgument,
     # Named outright: typer 0.27 makes it --KIND, after the metavar.
     kind: Annotated[Kind, typer.Option("--kind", metavar="KIND", help=f"One of {_KINDS}.")] = _UNIFORM,
@@ -48,23 +50,12 @@ def noise(
     outside: Annotated[
         str | None, typer.Option(help="For kind open-set: the data from which the replacing inputs come.")
     ] = None,
-    split: opt.Split = None,
-    root: opt.Root = None,
-    label: opt.Label = None,
-    id: opt.Id = None,
-    file: opt.File = None,
-    text: opt.Text = None,
-    ignore: opt.Ignore = None,
-    categorical: opt.Categorical = None,
-    size: opt.Size = None,
-    min_per_class: opt.MinPerClass = None,
-    skip_unlabelled: opt.SkipUnlabelled = False,
+    data_options: dict[str, Any],
 ) -> None:
     """Write noisy labels (id, given_label, true_label as class numbers) and a manifest of the draw.
 
     Noise starts from the true labels where the source has them, else from the given ones.
     """
-    options = dict(locals())  # the arguments, before there are other variables
     from tolerant.data import load
 
     needs = KINDS[kind].needs
@@ -76,22 +67,22 @@ def noise(
             )
     if out.suffix not in (".csv", ".npz"):
         raise typer.BadParameter(f"must end in .csv or .npz; got {out.name}", param_hint="--out")
-    data = opt.make_source(source, options, beside=outside).load()
-    true = data.given_labels if data.true_labels is None else data.true_labels
+    dataset = opt.make_source(source, data_options, beside=outside).load()
+    true = dataset.given_labels if dataset.true_labels is None else dataset.true_labels
     given = {
         "rate": rate,
         "pairs": [_split_pair(text) for text in pair or ()],
         "matrix": None if matrix is None else _read_matrix(matrix),
-        "inputs": data.inputs,
-        "outside": None if outside is None else load(outside, root=root).inputs,
+        "inputs": dataset.inputs,
+        "outside": None if outside is None else load(outside, root=data_options["root"]).inputs,
     }
-    drawn = KINDS[kind].draw(true, data.class_names, seed=seed, **{name: given[name] for name in needs})
+    drawn = KINDS[kind].draw(true, dataset.class_names, seed=seed, **{name: given[name] for name in needs})
     manifest_path = out.with_suffix(".manifest.json")
-    _write_labels(out, data, true, drawn)
+    _write_labels(out, dataset, true, drawn)
     drawn.manifest.save(manifest_path)
-    wrong = round(drawn.realised_noise_rate * len(data))
+    wrong = round(drawn.realised_noise_rate * len(dataset))
     typer.echo(
-        f"{out}: {len(data)} labels of {data.num_classes} classes, {wrong} wrong "
+        f"{out}: {len(dataset)} labels of {dataset.num_classes} classes, {wrong} wrong "
         f"({drawn.realised_noise_rate:.2%}), manifest in {manifest_path}"
     )
 

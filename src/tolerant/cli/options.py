@@ -67,6 +67,9 @@ Seed = Annotated[
 ]
 
 
+FOLDS = 5
+
+
 def _folds(number: int) -> int:
     if number == 1:
         raise typer.BadParameter(
@@ -105,9 +108,10 @@ DATA: dict[str, tuple[Any, Any]] = {
 
 
 def with_data_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command that takes these options of `DATA` (none: all of them) in place of its parameter ``data``.
+    """A command that takes these options of `DATA` (none: all of them) in place of its parameter
+    ``data_options``, which gets them as a dict.
 
-    It gets them as a dict. Typer reads a command's options from its signature, so they are put there.
+    Typer reads a command's options from its signature, so they are put there.
     """
     taken = {name: DATA[name] for name in names or DATA}
     options = [
@@ -118,13 +122,13 @@ def with_data_options(*names: str) -> Callable[[Callable[..., None]], Callable[.
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
-            data = {name: arguments.pop(name) for name in taken}
-            command(**arguments, data=data)
+            given = {name: arguments.pop(name) for name in taken}
+            command(**arguments, data_options=given)
 
         parameters: list[Parameter] = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             own = parameter.replace(kind=Parameter.KEYWORD_ONLY)
-            parameters += options if parameter.name == "data" else [own]
+            parameters += options if parameter.name == "data_options" else [own]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run

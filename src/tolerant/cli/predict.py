@@ -16,7 +16,7 @@ def predict(
     run: Annotated[Path, typer.Argument(help="A run folder written by `tolerant train`.")],
     source: opt.SourceArgument,
     out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
-    data: dict[str, Any],
+    data_options: dict[str, Any],
     device: opt.Device = "auto",
 ) -> None:
     """Write the id, predicted label and confidence of every row; any labels in the data are ignored.
@@ -32,7 +32,7 @@ def predict(
     from tolerant.train.engine.device import pick_device
 
     saved = load_run(run)
-    rows = opt.make_source(source, data).read(saved.encoder, saved.source, str(pick_device(device)))
+    rows = opt.make_source(source, data_options).read(saved.encoder, saved.source, str(pick_device(device)))
     probs = saved.probs(rows, device=device)
     best = probs.argmax(axis=1)
     names = saved.encoder.class_names

@@ -12,6 +12,7 @@ from tolerant.cli import options as opt
 from tolerant.cli.next_command import RUN, chosen_settings, next_command
 from tolerant.cli.over_ranks import train_over_ranks
 from tolerant.cli.summary import print_suspects, print_training
+from tolerant.own_data import Settings
 from tolerant.train import NETWORKS
 
 if TYPE_CHECKING:
@@ -29,27 +30,29 @@ def train(
     labels: opt.Labels = None,
     loss: Annotated[
         str, typer.Option(help="truncated-lq (L_q with pruning), lq, cce (cross entropy), mae ...")
-    ] = "truncated-lq",
+    ] = str(Settings.loss),
     q: Annotated[
         str,
         typer.Option(
             help="Exponent of L_q: 0 (cross entropy) to 1 (mean absolute error), or auto (by the classes)."
         ),
-    ] = "auto",
+    ] = str(Settings.q),
     k: Annotated[
         str,
         typer.Option(
             help="Leave out (prune) rows whose label has at most this probability; a number or auto."
         ),
-    ] = "0.5",
-    model: Annotated[str, typer.Option(help=f"Network: auto, {', '.join(NETWORKS)}.")] = "auto",
-    epochs: Annotated[int | None, typer.Option(help="Default: depends on the number of rows.")] = None,
+    ] = str(Settings.k),
+    model: Annotated[str, typer.Option(help=f"Network: auto, {', '.join(NETWORKS)}.")] = str(Settings.model),
+    epochs: Annotated[
+        int | None, typer.Option(help="Default: depends on the number of rows.")
+    ] = Settings.epochs,
     features: opt.Features = "auto",
-    folds: opt.Folds = 5,
-    data: dict[str, Any],
-    seed: opt.Seed = 0,
+    folds: opt.Folds = opt.FOLDS,
+    data_options: dict[str, Any],
+    seed: opt.Seed = Settings.seed,
     device: opt.Device = "auto",
-    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = Settings.precision,
     tensorboard: Annotated[
         Path | None, typer.Option(help="Folder for the TensorBoard events of the final training.")
     ] = None,
@@ -61,10 +64,8 @@ def train(
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
     options = dict(locals())  # the arguments, before there are other variables
-    from tolerant.own_data.settings import Settings
-
     _check_loss_options(context, loss, k, epochs, folds)
-    rows = opt.make_source(source, data)
+    rows = opt.make_source(source, data_options)
     settings = Settings(
         loss=loss,
         q=_number_or_auto("--q", q),

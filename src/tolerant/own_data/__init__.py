@@ -1,6 +1,6 @@
 """From a path to a model: what `tolerant train` and `NoisyLabelClassifier` do with rows nobody has tuned for.
 
-The way of a row: `train_source` reads it into the `training_data`, with what people have corrected, and has
+The way of a row: `train_source` reads it into the `corrected_rows`, with what people have corrected, and has
 `learn` make a model and a list of suspects. For that `folds` deals the rows out, and `out_of_fold` has each
 scored by a model fitted to the other folds; if its label is `believed` then, the final model trains on it.
 What is fitted is a `candidate`: a network, by the `settings` of the user and, for what they leave open, by

@@ -14,11 +14,11 @@ import torch
 
 from tolerant.data import Source
 from tolerant.files import make_folder
+from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import Learned, learn
 from tolerant.own_data.pretrained import AUTO, NONE, Say
 from tolerant.own_data.run_folder import save_run
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.training_data import TrainingData
 from tolerant.review.page import MOST_SHOWN
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.job import Callback
@@ -55,7 +55,7 @@ def train_source(
     if features == AUTO and settings.model != AUTO:
         features = NONE  # who names a network means it to see the pictures
     place = str(pick_device(device))
-    data = TrainingData.read(source, corrections, features=features, device=place, say=say)
+    data = CorrectedRows.read(source, corrections, features=features, device=place, say=say)
     if not ranks.rank:
         make_folder(folder)  # like ids and corrections: refused now, not after hours of training
     checkpoints = Path(folder) / "checkpoints"

@@ -13,10 +13,10 @@ import torch
 from tolerant import __version__
 from tolerant.data.dataset import NoisyDataset
 from tolerant.files import make_folder, write_json
+from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import Learned
 from tolerant.own_data.run_folder.layout import FORMAT, set_aside, write_tensors
 from tolerant.own_data.run_folder.same_data import label_digest
-from tolerant.own_data.training_data import TrainingData
 from tolerant.review.page import write_page
 from tolerant.suspects import Suspects
 
@@ -28,7 +28,7 @@ _CURVES = {
 
 
 def save_run(
-    folder: str | os.PathLike[str], learned: Learned, data: TrainingData, *, fingerprint: str, limit: int
+    folder: str | os.PathLike[str], learned: Learned, data: CorrectedRows, *, fingerprint: str, limit: int
 ) -> None:
     """Write all files of a run; a run with another ``fingerprint`` that lies there is set aside.
 

@@ -19,7 +19,7 @@ from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingData:
+class CorrectedRows:
     """All that a training on a source depends on, beside its settings."""
 
     source: Source
@@ -39,7 +39,7 @@ class TrainingData:
         features: str = NONE,
         device: str = "cpu",
         say: Say = lambda line: None,
-    ) -> TrainingData:
+    ) -> CorrectedRows:
         """Load the rows; ids and corrections that do not fit are refused now, not after hours of training.
 
         ``features``: the name of an extractor, "auto" or "none" (`choose_extractor`).
