@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import re
 import runpy
-import shutil
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-import torch
-import torch._dynamo  # as an optimiser's first step does, here once and not on every rank
-import torch.multiprocessing as mp
+import torch._dynamo  # noqa: F401  # as an optimiser's first step does, here once and not on every rank
 from accelerate import Accelerator  # noqa: F401  # likewise
 from accelerate.state import AcceleratorState
+from forked import forked_ranks
 
 from tolerant import data
 
@@ -65,28 +62,21 @@ def test_tracker_is_told_of_every_epoch():
 
 
 def on_ranks(count: int, path: Path) -> str:
-    """What the script prints on so many ranks: forks of this process, as torch takes seconds to import."""
-    # As torchrun does: a port found free and closed again may be another's when rank 0 opens it.
-    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-    printed = path.parent / f"printed on {count}"
-    mp.start_processes(on_rank, (count, store.port, path, printed), nprocs=count, start_method="fork")
-    return printed.read_text()
+    """What the script prints on so many ranks."""
 
-
-def on_rank(rank: int, count: int, port: int, path: Path, printed: Path) -> None:
-    where = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
-    where |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    where |= {"TORCHELASTIC_USE_AGENT_STORE": True, "ACCELERATE_USE_CPU": True}
-    os.environ.update({name: str(value) for name, value in where.items()})
-    AcceleratorState._reset_state(reset_partial_state=True)  # of another test of this process
-    torch.set_num_threads(1)
-    with printed.open("a") as file, redirect_stdout(file):
+    def work() -> None:
+        os.environ["ACCELERATE_USE_CPU"] = "true"
+        AcceleratorState._reset_state(reset_partial_state=True)  # of another test of this process
         runpy.run_path(str(path))
 
+    ranks = forked_ranks(count, work)
+    assert [rank.returncode for rank in ranks] == [0] * count, ranks
+    return "".join(rank.stdout for rank in ranks)
 
-def test_accelerate_loop_on_one_rank_and_on_two(tmp_path):
+
+def test_accelerate_loop_on_one_rank_and_on_two():
     data.load("digits")  # imports scikit-learn, which every rank would
-    path = Path(shutil.copy(EXAMPLES / "accelerate_loop.py", tmp_path))
+    path = EXAMPLES / "accelerate_loop.py"
     one, rows = numbers(on_ranks(1, path))
     assert 0.5 * rows < one < 0.8 * rows
     two, also_rows = numbers(on_ranks(2, path))  # printed once

@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
+import signal
 import sys
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from forked import forked, forked_ranks
 from safetensors.numpy import load_file
 from test_experiment_run import lasting
 
+from tolerant.cli import main
 from tolerant.experiment import Store, changed, named_grid, part, run
+from tolerant.experiment.one_run import make_job
+from tolerant.experiment.row import make_row
+from tolerant.experiment.training_data import training_data
+from tolerant.train import Fleet, Run, join_ranks
 
-RANKS = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-ALONE = (sys.executable,)
-ENV = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 CHANGES = {"epochs": 6, "precision": "fp32"}
 FILES = {"model.safetensors", "audit.safetensors", "spec.json", "history.json", "suspects.csv", "report.html"}
 
@@ -36,15 +42,20 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def command(
-    launch: tuple[str, ...],
-    data: Path,
-    out: Path,
-    program: tuple[str, ...] = ("-m", "tolerant"),
-    **options: Any,
-) -> list[str]:
+def words(data: Path, out: Path, **options: Any) -> list[str]:
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return [*launch, *program, "train", str(data), "--out", str(out), "--precision", "fp32", *given]
+    return ["train", str(data), "--out", str(out), "--device", "cpu", "--precision", "fp32", *given]
+
+
+def command(*arguments: Any, **options: Any) -> Callable[[], None]:
+    """The command, for a process of its own."""
+
+    def work() -> None:
+        sys.argv[1:] = words(*arguments, **options)
+        warnings.simplefilter("ignore")  # of the words: pytest makes errors of warnings
+        main()
+
+    return work
 
 
 def assert_same_run(one: Path, two: Path) -> None:
@@ -63,47 +74,42 @@ def assert_same_run(one: Path, two: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"epochs": 1, "folds": 2}, {"epochs": 4, "folds": 0, "k": 0.4}])
 def test_two_ranks_write_the_run_of_one_process(data, tmp_path, options):
-    output = []
-    for launch, name in ((ALONE, "one"), (RANKS, "two")):
-        line = command(launch, data, tmp_path / name, **options)
-        done = subprocess.run(line, capture_output=True, text=True, env=ENV, check=False, timeout=600)
-        assert done.returncode == 0, done.stderr
-        output.append(done)
+    one = forked(command(data, tmp_path / "one", **options))
+    two, silent = forked_ranks(2, command(data, tmp_path / "two", **options))
+    assert (one.returncode, two.returncode, silent.returncode) == (0, 0, 0), (one, two, silent)
     assert_same_run(tmp_path / "one", tmp_path / "two")
-    assert output[1].stdout == output[0].stdout.replace(f"{tmp_path}/one", f"{tmp_path}/two")
-    assert output[1].stderr.count(f"epoch 1/{options['epochs']}") == options["folds"] + 1
-
-
-KILLED = """
-import os, signal
-from tolerant.cli import main
-from tolerant.train import Run
-
-epoch = Run._epoch
-
-def until_killed(run):
-    steps = epoch(run)
-    here = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"], run.job.name, run.epoch
-    if here == ("1", "0", "all rows", 6):
-        next(steps)
-        os.kill(os.getpid(), signal.SIGKILL)
-    yield from steps
-
-Run._epoch = until_killed
-main()
-"""
+    assert two.stdout == one.stdout.replace(f"{tmp_path}/one", f"{tmp_path}/two")
+    assert two.stderr.count(f"epoch 1/{options['epochs']}") == options["folds"] + 1
+    assert silent.stdout == ""
 
 
 def test_a_killed_rank_costs_no_row(data, tmp_path):
-    """Rank 1 dies by kill -9 within an epoch of the last training; all go on from the checkpoint."""
+    """Rank 1 dies by kill -9 within an epoch of the last training; all go on from the checkpoint.
+
+    That torchrun starts them again is tested in test_distributed_train.py.
+    """
     options = {"epochs": 12, "folds": 2}
-    subprocess.run(command(ALONE, data, tmp_path / "one", **options), env=ENV, check=True, timeout=600)
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-    launch = (*RANKS, "--max-restarts=1", "--monitor-interval=0.1")
-    line = command(launch, data, tmp_path / "two", program=(str(script),), **options)
-    done = subprocess.run(line, capture_output=True, text=True, env=ENV, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
+    one = forked(command(data, tmp_path / "one", **options))
+    assert one.returncode == 0, one.stderr
+    two = command(data, tmp_path / "two", **options)
+    epoch = Run._epoch
+
+    def until_killed(run: Run) -> Iterator[bool]:
+        steps = epoch(run)
+        if (os.environ["RANK"], run.job.name, run.epoch) == ("1", "all rows", 6):
+            next(steps)
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from steps
+
+    def killed() -> None:
+        Run._epoch = until_killed
+        two()
+
+    left, dead = forked_ranks(2, killed)
+    assert left.returncode != 0
+    assert dead.returncode == -signal.SIGKILL
+    done, again = forked_ranks(2, two)
+    assert (done.returncode, again.returncode) == (0, 0), (done, again)
     assert "fold 1 of 2: going on after epoch 12" in done.stderr  # read back, not trained again
     # The checkpoint is written beside the training: the last one may have been lost with rank 0.
     assert re.search(r"all rows: going on after epoch [56]\n", done.stderr)
@@ -116,28 +122,19 @@ def test_two_ranks_make_the_row_of_the_local_engine(tmp_path):
     (spec,) = part(named_grid("digits"), method=["truncated-lq"], noise_rate=[0.4])
     spec = changed(spec, CHANGES)
     report = run([spec], results=tmp_path / "results", checkpoints=tmp_path / "runs", device="cpu")
-    script = tmp_path / "script.py"
-    script.write_text(f"""
-import json, torch
-from tolerant.experiment import RunSpec
-from tolerant.experiment.one_run import make_job
-from tolerant.experiment.row import make_row
-from tolerant.experiment.training_data import training_data
-from tolerant.train import Fleet, join_ranks
 
-with join_ranks() as ranks:
-    spec = RunSpec.from_dict(json.loads({json.dumps(spec.to_dict())!r}))
-    data = training_data(spec)
-    job = make_job(spec, data, {str(tmp_path / "two")!r}, None)
-    (result,) = Fleet(device="cpu", progress="quiet").run([job])
-    if ranks.rank == 0:
-        made = make_row(spec, data, result, torch.device("cpu"), wall_s=0.0, share=1.0, side_by_side=1)
-        open({str(tmp_path / "made.json")!r}, "w").write(json.dumps(made))
-""")
-    done = subprocess.run(
-        [*RANKS, str(script)], capture_output=True, text=True, env=ENV, check=False, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
+    def work() -> None:
+        with join_ranks("cpu") as ranks:
+            data = training_data(spec)
+            job = make_job(spec, data, tmp_path / "two", None)
+            (result,) = Fleet(device="cpu", progress="quiet").run([job])
+            if ranks.rank == 0:
+                device = torch.device("cpu")
+                made = make_row(spec, data, result, device, wall_s=0.0, share=1.0, side_by_side=1)
+                (tmp_path / "made.json").write_text(json.dumps(made))
+
+    ended = forked_ranks(2, work)
+    assert [rank.returncode for rank in ended] == [0, 0], ended
     row, history = json.loads((tmp_path / "made.json").read_text())
     assert row["key"] == spec.key
     assert {**lasting(row), "history": report.rows[0]["history"]} == lasting(report.rows[0])
