@@ -1004,3 +1004,12 @@ def test_columns_that_float32_cannot_hold_are_named(tmp_path):
     np.savez(tmp_path / "nan.npz", x=x[:, :2], y=y)
     with pytest.raises(ValueError, match="row 3 has a NaN"):
         load(tmp_path / "nan.npz")
+
+
+def test_a_column_called_file_is_a_list_of_pictures_if_it_names_some(pictures: Path) -> None:
+    """Beside other columns, too, as a camera's software exports it."""
+    names = [f"cat/{n}.png" for n in range(3)] + [f"dog/deep/{n}.png" for n in range(3)]
+    rows = [f"{name},{name[:3]},{n}" for n, name in enumerate(names)]
+    assert load(write(pictures / "list.csv", "\n".join(["file,label,iso", *rows]))).kind == "image"
+    rows = [f"report {n},{'ab'[n % 2]},{n}" for n in range(6)]
+    assert load(write(pictures / "table.csv", "\n".join(["file,label,iso", *rows]))).kind == "table"
