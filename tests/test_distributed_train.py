@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.multiprocessing as mp
+from forked import forked_ranks
 from torch import nn
 from train_helpers import pictures, quick, table
 
@@ -172,50 +173,51 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("restarts", [0, 1])
-def test_a_killed_rank_costs_no_row(tmp_path, restarts):
-    """torchrun starts both ranks again, and they go on from the last whole epoch to the same weights.
-
-    Without a restart one process goes on alone.
-    """
-    script = tmp_path / "script.py"
-    script.write_text(f'''
-import json, os, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_distributed_train import CASES, run, torch
-from tolerant.train import join_ranks
-
-class Killed(torch.nn.Linear):
+class Killed(nn.Linear):
     """Ends rank 1 within the third epoch, the first time."""
+
     steps = 0
+
     def forward(self, x):
         self.steps += self.training
-        if self.steps == 13 and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        if self.steps == 13 and (os.environ["RANK"], restarts) == ("1", "0"):
             os._exit(9)
         return super().forward(x)
 
-CASES["table"]["model"][2].__class__ = Killed
-with join_ranks() as ranks:
-    found = run("table", {str(tmp_path / "run")!r})
-    if ranks.rank == 0:
-        found["restarts"] = os.environ["TORCHELASTIC_RESTART_COUNT"]
-        open({str(tmp_path / "found.json")!r}, "w").write(json.dumps(found))
-''')
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-               f"--max-restarts={restarts}", "--monitor-interval=0.1", str(script)]  # fmt: skip
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=600)
-    if restarts:
-        assert done.returncode == 0, done.stderr
-        found = json.loads((tmp_path / "found.json").read_text())
-        assert found["restarts"] == "1"
-    else:
-        assert "exitcode  : 9" in done.stderr
-        found = run("table", tmp_path / "run")
-    alone = run("table")
+
+def run_until_killed(folder: str) -> None:
+    CASES["table"]["model"][2].__class__ = Killed
+    with join_ranks("cpu") as ranks:
+        found = run("table", Path(folder) / "run")
+        if ranks.rank == 0:
+            (Path(folder) / "found.json").write_text(json.dumps(found))
+
+
+def assert_no_row_is_lost(found: dict[str, Any]) -> None:
     # The checkpoint is written beside the training: the last one may have been lost with rank 0.
     assert found["told"] in ([2, 3], [1, 2, 3])
-    assert_same_run(found, alone)
+    assert_same_run(found, run("table"))
+
+
+def test_after_a_killed_rank_one_process_goes_on_alone(tmp_path):
+    left, killed = forked_ranks(2, lambda: run_until_killed(str(tmp_path)))
+    assert killed.returncode == 9
+    assert left.returncode != 0
+    assert_no_row_is_lost(run("table", tmp_path / "run"))
+
+
+def test_torchrun_starts_a_killed_rank_again(tmp_path):
+    """Both ranks, which go on from the last whole epoch to the same weights."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
+    code += f"import test_distributed_train; test_distributed_train.run_until_killed({str(tmp_path)!r})"
+    (tmp_path / "script.py").write_text(code)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+               "--max-restarts=1", "--monitor-interval=0.1", str(tmp_path / "script.py")]  # fmt: skip
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert_no_row_is_lost(json.loads((tmp_path / "found.json").read_text()))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

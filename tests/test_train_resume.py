@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
+import random
 import signal
-import subprocess
 import sys
-import textwrap
+import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from forked import forked
 from safetensors.torch import load_file
 from torch import nn
 from train_helpers import quick, table
@@ -57,13 +61,7 @@ def assert_same(result: TrainResult, wanted: TrainResult) -> None:
         }
 
 
-KILLER = """
-    import os, random, signal, sys, time
-    from dataclasses import replace
-    import torch
-    from test_train_resume import RECIPE, fit
-    torch.set_num_threads(1)
-    folder, seed = sys.argv[1], int(sys.argv[2])
+def kill_until_it_ends(folder: Path, seed: int) -> None:
     waits = random.Random(seed)
     for epochs in (1, 30):  # the first is for what is imported late
         begun = time.perf_counter()
@@ -82,19 +80,11 @@ KILLER = """
         if ended != -signal.SIGKILL:  # done, or an error that says so at once
             print(kills)
             sys.exit(ended)
-"""
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, uninterrupted):
     seed = int.from_bytes(os.urandom(4), "little")
-    here = str(Path(__file__).parent)
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLER), str(tmp_path), str(seed)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path]), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = forked(lambda: kill_until_it_ends(tmp_path, seed))
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout.split()[-1]) >= 3, f"too few kills with seed {seed}: {ran.stdout}"
     assert_same(fit(checkpoint=tmp_path), uninterrupted)
@@ -327,47 +317,40 @@ def test_only_its_own_files_are_cleared_away(tmp_path):
     assert names() == kept
 
 
-HOLDER = """
-    import os, sys, time
-    from test_train_resume import After, fit
-    def hold():
+def hold(folder: Path, training: Any) -> None:
+    os.setsid()
+
+    def wait() -> None:
         if os.fork() == 0:  # as a DataLoader's worker, which may live on for seconds
             time.sleep(60)
             os._exit(0)
-        print("training", flush=True)
+        training.set()
         time.sleep(60)
-    fit(checkpoint=sys.argv[1], callbacks=[After(5, hold)])
-"""
+
+    fit(checkpoint=folder, callbacks=[After(5, wait)])
 
 
 def test_a_second_process_is_told_and_a_killed_one_is_in_nobodys_way(tmp_path, uninterrupted):
-    here = str(Path(__file__).parent)
-    first = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])},
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    context = multiprocessing.get_context("fork")
+    training = context.Event()
+    first = context.Process(target=hold, args=(tmp_path, training))
+    first.start()
     try:
-        assert first.stdout.readline() == "training\n"
+        assert training.wait(timeout=60)
         with pytest.raises(ValueError, match=r"in use: another process.*or use another folder"):
             fit(checkpoint=tmp_path)
         first.kill()
-        first.wait()
+        first.join()
         assert_same(fit(checkpoint=tmp_path), uninterrupted)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(first.pid, signal.SIGKILL)
-        first.stdout.close()
 
 
 def test_a_run_that_cannot_start_leaves_the_folder_to_others(tmp_path):
     fit(checkpoint=tmp_path)
     with pytest.raises(ValueError, match="belongs to another run") as kept:
         fit(checkpoint=tmp_path, loss="cce")
-    code = (
-        "import sys; from tolerant.train.engine.checkpoint import Checkpoints; Checkpoints(sys.argv[1], {})"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    other = forked(lambda: Checkpoints(tmp_path, {}))
+    assert other.returncode == 0, other.stderr
     assert kept.value.__traceback__ is not None, "which holds the run"
