@@ -7,7 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array, check_consistent_length, check_random_state, compute_sample_weight
+from sklearn.utils import (
+    check_array,
+    check_consistent_length,
+    check_random_state,
+    column_or_1d,
+    compute_sample_weight,
+    get_tags,
+)
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
@@ -19,6 +26,8 @@ from tolerant.adapters.sklearn_inputs import (
     frame_ids,
     pick_extractor,
 )
+from tolerant.own_data.classifiers.committee import Committee
+from tolerant.own_data.classifiers.member import is_classifier
 from tolerant.own_data.learn import learn
 from tolerant.own_data.settings import Settings
 from tolerant.suspects.arguments import as_numpy
@@ -29,14 +38,17 @@ _SETTINGS = {field.name for field in fields(Settings)}
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
-    """A network trained on labels that may be wrong, which also says which ones it doubts.
+    """A model trained on labels that may be wrong, which also says which ones it doubts.
 
-    By default truncated L_q, trained as in Zhang & Sabuncu 2018: L_q, then from a third of the epochs on
-    only the rows whose label the model believes (p_y > k), the epoch being chosen on held-out noisy rows.
-    Rows that models from other folds think wrong are left out from the start.
+    Rows that models from other folds think wrong are left out. Which model: for features classifiers are
+    tried and the best taken, alone or together; for pictures, and where something is set that only networks
+    have (loss, q, k, epochs, batch_size, lr, weight_decay, validation_fraction), a network. That is trained
+    as in Zhang & Sabuncu 2018: L_q, then from a third of the epochs on only the rows whose label the model
+    believes (p_y > k), the epoch being chosen on held-out noisy rows.
 
     Inputs are features (n, d), dense, sparse, a tensor or a pandas frame of numbers, or pictures: uint8
-    (n, height, width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole.
+    (n, height, width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole for
+    networks. A classifier of your own gets X as it is.
 
     Parameters
     ----------
@@ -53,11 +65,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         out-of-fold p_y below which as many rows lie as labels are estimated to be wrong
         (:func:`tolerant.own_data.learn.learn`); no true label is used. On digits (six noises, one seed each)
         neither "auto" nor the best k from 0.1 to 0.9 was more accurate than 0.5 (results/bench/rate.jsonl).
-    model : "auto", str or callable
-        "auto": a dense network for features and for small grey pictures, a small convolutional one for others
-        (ResNet-18 on a GPU from 20,000 on). A name of ``tolerant.train.NETWORKS``, or a function
-        ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or (channels, height, width);
-        what epochs and lr are by default suits ours, and a network of few weights may need a larger lr.
+    model : "auto", str, classifier or callable
+        "auto": see above. A name: "linear", "trees", "forest" or "bayes" (``tolerant train --help`` says
+        more), or a network, such as "mlp". Any classifier or pipeline of scikit-learn's kind that has
+        ``predict_proba``, LightGBM's and others too: it is copied, rows are scored out of fold, doubted ones
+        left out, and it is fitted again; with loss="lq" it is fitted a few times with the weights p_y^q
+        instead, which minimises L_q. Or a function ``(input_shape, num_classes) -> nn.Module`` with
+        input_shape (features,) or (channels, height, width); what epochs and lr are by default suits our
+        networks, and one of few weights may need a larger lr.
     epochs : int or None
         None: chosen by the number of rows.
     batch_size : int or None
@@ -77,7 +92,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
         one, each on its share. 0 saves their time (5 folds: four fifths of it all, or more) and misses
         memorised rows.
-    class_weight : dict, "balanced" or None
+    class_weight : "auto", "balanced", dict or None
+        For classifiers "auto" moves predictions towards rare classes as far as the given labels ask for, out
+        of fold, and "balanced" as if all classes were as frequent. For networks "balanced" weighs the rows,
+        and "auto" does nothing. A dict weighs the rows of any model.
     warm_start : bool
         Go on training from the last `fit`'s model.
     device : "auto", "cpu" or "cuda"
@@ -101,8 +119,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     suspects_ : tolerant.suspects.Suspects
         Rows whose label the model would change, most doubtful first; ``suspects_.to_frame()``. Their `ids`
         are a frame's own index where that names each row, else row numbers, as `index` always is.
-    model_, history_, k_ : nn.Module, list of dict, float or None
-        The network, one dict an epoch, the threshold used (None without pruning).
+    model_, history_, k_ : object, list of dict, float or None
+        The network, one dict an epoch, the threshold used (None without pruning); or the fitted classifier,
+        several as a ``Committee``, no dicts and None.
+    tried_ : tuple
+        Of "auto": the models that were tried, with name, score and seconds.
 
     Examples
     --------
@@ -115,7 +136,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     """
 
     classes_: np.ndarray
-    model_: nn.Module
+    model_: Any
 
     def __init__(
         self,
@@ -131,7 +152,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         validation_fraction: float = 0.1,
         features: str = "none",
         folds: int = 5,
-        class_weight: Any = None,
+        class_weight: Any = "auto",
         warm_start: bool = False,
         device: str = "auto",
         random_state: Any = None,
@@ -182,7 +203,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             )
         sample_weight = self._total_weight(X, labels, classes, sample_weight)
         if not go_on:
-            self._reader = InputReader.fit(X)
+            self._reader = InputReader.fit(X, own=is_classifier(self.model))
         if groups is not None:
             groups = as_numpy(groups)
             check_no_missing("groups", groups, "Give a row that belongs to no other a name of its own.")
@@ -195,13 +216,19 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             self._settings(seed),
             folds=self.folds,
             sample_weight=sample_weight,
-            start=self.model_ if go_on else None,
+            start=self.model_ if go_on and isinstance(self.model_, nn.Module) else None,
             device=self.device,
             progress="auto" if self.verbose else "quiet",
         )
         self.classes_ = classes
-        self.model_ = learned.result.model
-        self.history_ = learned.result.history
+        self._predictor = learned.fitted
+        if isinstance(learned.fitted, Committee):
+            several = len(learned.fitted.fitted) > 1
+            self.model_ = learned.fitted if several else next(iter(learned.fitted.fitted.values()))
+            self.history_ = []
+        else:
+            self.model_, self.history_ = learned.fitted.model, learned.fitted.history
+        self.tried_ = tuple(learned.tried)
         self.p_y_ = learned.p_y
         self.kept_ = learned.kept
         self.k_ = learned.k
@@ -210,7 +237,6 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         rate = learned.suspects.noise_rate
         self.noise_rate_ = rate.estimate
         self.noise_rate_interval_ = (rate.low, rate.high)
-        self._preprocess = learned.result.preprocess
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -223,8 +249,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         X = self._validate(self._with_features(X), reset=False)
         names = tuple(map(str, self.classes_))
         dataset = self._reader.dataset(X, np.zeros(X.shape[0], np.int64), names)
+        if isinstance(self._predictor, Committee):
+            with np.errstate(divide="ignore"):
+                return np.log(self._predictor.probs(dataset))
         device = pick_device(self.device)
-        return predict_log_proba(self.model_, dataset, self._preprocess, device=device)
+        return predict_log_proba(self.model_, dataset, self._predictor.preprocess, device=device)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable of `classes_`, (n,)."""
@@ -234,6 +263,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        if is_classifier(self.model):
+            own = get_tags(self.model).input_tags
+            tags.input_tags.sparse, tags.input_tags.allow_nan = own.sparse, own.allow_nan
         return tags
 
     def _with_features(self, X: Any) -> Any:
@@ -242,6 +274,16 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return compute_features(X, self._extractor, str(pick_device(self.device)))
 
     def _validate(self, X: Any, **options: Any) -> Any:
+        if is_classifier(self.model):  # it knows what it takes
+            if not hasattr(X, "shape"):
+                X = np.asarray(X)
+            if "y" not in options:
+                validate_data(self, X, skip_check_array=True, **options)
+                return X
+            y = column_or_1d(options.pop("y"), warn=True)
+            check_consistent_length(X, y)
+            validate_data(self, X, skip_check_array=True, **options)
+            return X, y
         X = as_numpy(X)
         if getattr(X, "ndim", 2) not in (3, 4):
             options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
@@ -267,10 +309,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self, X: Any, labels: np.ndarray, classes: np.ndarray, sample_weight: Any
     ) -> np.ndarray | None:
         """The weight of each row, times that of its class; None where neither is set."""
-        if sample_weight is None and self.class_weight is None:
+        weighs_classes = not (self.class_weight is None or isinstance(self.class_weight, str))
+        if sample_weight is None and not weighs_classes:
             return None
         total = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if self.class_weight is not None:
+        if weighs_classes:
             total = total * compute_sample_weight(self.class_weight, classes[labels])
         left = np.unique(labels[total > 0])
         if len(left) < 2:
@@ -282,5 +325,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _settings(self, seed: int) -> Settings:
         named = {name: value for name, value in self.get_params(deep=False).items() if name in _SETTINGS}
+        if not isinstance(self.class_weight, str):
+            named["class_weight"] = "none"
         pretrained = self._extractor is not None
         return Settings(**named, standardise=not self._reader.sparse, pretrained=pretrained, seed=seed)

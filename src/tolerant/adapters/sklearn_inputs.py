@@ -13,6 +13,7 @@ from tolerant.data.encoders.sparse import SparseRows
 from tolerant.data.features import Identity, extract, load_known
 from tolerant.data.features.extractor import Kind
 from tolerant.data.standardise import moments, standardise, unit_scale
+from tolerant.own_data.classifiers.rows import OwnRows
 from tolerant.own_data.pretrained import choose_extractor
 from tolerant.suspects.arguments import as_numpy
 
@@ -28,14 +29,18 @@ class InputReader:
     deviation: Any = 1.0
     scale: float = 1.0
     """Of sparse rows, which stay so: no mean is subtracted."""
+    own: bool = False
+    """For a classifier of the user's own, which gets X as it is."""
 
     @classmethod
-    def fit(cls, X: Any) -> InputReader:
+    def fit(cls, X: Any, *, own: bool = False) -> InputReader:
         """Measure the training rows.
 
         Standardised here, in float64: a column of time stamps (1.7e9 and 1,000 apart) has nothing left of
         it in float32.
         """
+        if own:
+            return cls(tuple(X.shape[1:]), sparse=issparse(X), own=True)
         shape = _row_shape(X)
         if len(shape) > 1:
             return cls(shape, sparse=False)
@@ -46,6 +51,9 @@ class InputReader:
 
     def dataset(self, X: Any, labels: np.ndarray, class_names: tuple[str, ...]) -> NoisyDataset:
         """The rows X with these labels."""
+        if self.own:
+            rows = OwnRows(X.tocsr() if issparse(X) else X)
+            return NoisyDataset(rows, labels, None, class_names, None, "own")
         shape = _row_shape(X)
         if shape != self.shape:
             raise ValueError(f"X must have rows of shape {self.shape}, as in fit; got {shape}.")

@@ -14,7 +14,8 @@ from tolerant.cli import options as opt
 # Distribution name -> what it is for.
 EXTRAS = {
     "rich": "progress bars",
-    "safetensors": "saved models",
+    "safetensors": "saved networks",
+    "skops": "saved classifiers",
     "pillow": "pictures",
     "pooch": "downloads",
     "platformdirs": "the data folder",

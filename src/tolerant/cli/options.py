@@ -87,6 +87,13 @@ Folds = Annotated[
         "scores all rows.",
     ),
 ]
+ClassWeight = Annotated[
+    str,
+    typer.Option(
+        help="Classes of unequal size: balanced (as if all were as frequent), none, or auto (as far towards "
+        "the rare ones as the given labels ask for; networks: none)."
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 

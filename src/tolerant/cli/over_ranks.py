@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from tolerant.data import Source
-    from tolerant.own_data.learn import Learned
+    from tolerant.own_data.learned import Learned
     from tolerant.own_data.settings import Settings
 
 

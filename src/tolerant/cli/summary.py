@@ -8,19 +8,39 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from tolerant.own_data.learn import Learned
+    from tolerant.own_data.learned import Learned
     from tolerant.suspects import Suspects
 
 
 def print_training(learned: Learned) -> None:
     """What was trained, on how many of the rows."""
-    job, num_rows = learned.job, len(learned.p_y)
-    used = len(job.dataset)
-    name = "a linear model" if job.model_args.get("hidden") == () else job.model
-    line = f"\nTrained {name} for {job.recipe.epochs} epochs on {used:,} of {num_rows:,} rows"
+    num_rows, used = len(learned.p_y), learned.num_trained
+    if learned.tried:
+        _print_tried(learned)
+    epochs = f" for {learned.job.recipe.epochs} epochs" if learned.job is not None else ""
+    line = f"\nTrained {learned.name}{epochs} on {used:,} of {num_rows:,} rows"
     if used < num_rows:
         line += "; models that did not train on the others think that their labels are wrong"
     typer.echo(f"{line}.")
+
+
+def _print_tried(learned: Learned) -> None:
+    """The models among which the choice was made, the chosen one marked."""
+    from rich.console import Console
+    from rich.table import Table
+
+    best = max(learned.tried, key=lambda tried: tried.score)
+    table = Table(title="Models on rows they have not seen")
+    table.add_column("model")
+    for column in ("agreement with the given labels", "seconds"):
+        table.add_column(column, justify="right")
+    for tried in learned.tried:
+        name = f"{tried.name} (chosen)" if tried is best else tried.name
+        table.add_row(name, f"{tried.score:.1%}", f"{tried.time_s:.1f}" if tried.time_s else "")
+    Console().print(table)
+    typer.echo(
+        "Agreement: the mean of accuracy and balanced accuracy, against labels of which some are wrong."
+    )
 
 
 def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:

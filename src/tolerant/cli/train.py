@@ -13,10 +13,17 @@ from tolerant.cli.next_command import RUN, chosen_settings, next_command
 from tolerant.cli.over_ranks import train_over_ranks
 from tolerant.cli.summary import print_suspects, print_training
 from tolerant.own_data import Settings
+from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.train import NETWORKS
 
 if TYPE_CHECKING:
+    from tolerant.own_data.classifiers.temper import ClassWeight
     from tolerant.train.engine.recipe import Precision
+
+_MODELS = (
+    f"auto (tries what suits the rows and takes the best), {', '.join(CLASSIFIERS)}; "
+    f"or a network: {', '.join(NETWORKS)}."
+)
 
 
 @opt.with_data_options()
@@ -43,7 +50,8 @@ def train(
             help="Leave out (prune) rows whose label has at most this probability; a number or auto."
         ),
     ] = str(Settings.k),
-    model: Annotated[str, typer.Option(help=f"Network: auto, {', '.join(NETWORKS)}.")] = str(Settings.model),
+    model: Annotated[str, typer.Option(help=_MODELS)] = str(Settings.model),
+    class_weight: opt.ClassWeight = Settings.class_weight,
     epochs: Annotated[
         int | None, typer.Option(help="Default: depends on the number of rows.")
     ] = Settings.epochs,
@@ -60,6 +68,8 @@ def train(
     """Train on labels that may be wrong; write the model, the suspects and a page to review them.
 
     It trains the final model, and one more for each fold, so that no row is scored by a model that learnt it.
+    On tables and texts several kinds of models are tried; an option that only networks have (--epochs, --q,
+    --k, --loss) makes it a network.
 
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
@@ -71,6 +81,7 @@ def train(
         q=_number_or_auto("--q", q),
         k=_number_or_auto("--k", k),
         model=model,
+        class_weight=cast("ClassWeight", class_weight),  # Settings refuses a word it does not know
         epochs=epochs,
         seed=seed,
         precision=cast("Precision", precision),  # Recipe refuses a word it does not know

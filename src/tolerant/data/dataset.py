@@ -12,7 +12,7 @@ from tolerant.checks import check_labels
 if TYPE_CHECKING:
     from tolerant.data.encoders.columns import TableEncoder
 
-Kind = Literal["image", "table", "text"]
+Kind = Literal["image", "table", "text", "own"]
 
 
 class Inputs(Protocol):
@@ -41,7 +41,7 @@ class NoisyDataset:
         true_labels: int64 (N,), -1 for a row that belongs to none of the classes; None where unknown.
         class_names: what label 0, 1, ... is called.
         ids: (N,), what a person calls each row: its file, or its number (the default).
-        kind: "image", "table" or "text".
+        kind: "image", "table", "text", or "own": whatever a classifier of the user's own takes.
         encoder: for a table, what turned its columns into inputs and will do so again for new rows.
         files: (N,), paths of the pictures that the inputs were made from, to show to a person.
         cells: for a table, a DataFrame of N rows to show to a person; columns the encoder does not know
@@ -93,8 +93,8 @@ class NoisyDataset:
             shape, dtype = tuple(self.inputs.shape), self.inputs.dtype
             if len(shape) != 2 or dtype != np.float32:
                 raise ValueError(f"tables must be float32 (N, D); got {dtype} {shape}")
-        elif self.kind != "text":
-            raise ValueError(f"kind must be 'image', 'table' or 'text'; got {self.kind!r}")
+        elif self.kind not in ("text", "own"):
+            raise ValueError(f"kind must be 'image', 'table', 'text' or 'own'; got {self.kind!r}")
         set_field = object.__setattr__  # the dataclass is frozen for everyone else
         set_field(self, "class_names", names)
         set_field(self, "ids", ids)

@@ -39,17 +39,19 @@ class CorrectedRows:
         features: str = NONE,
         device: str = "cpu",
         say: Say = lambda line: None,
+        with_characters: bool = False,
     ) -> CorrectedRows:
         """Load the rows; ids and corrections that do not fit are refused now, not after hours of training.
 
         ``features``: the name of an extractor, "auto" or "none" (`choose_extractor`).
+        ``with_characters``: texts are read as words and as characters, which classifiers take.
         """
         at_most = picture_side(features)
         dataset = source.load(at_most=at_most)
         check_ids(dataset.ids)
         corrected = correct(dataset, corrections)
         extractor = choose_extractor(dataset, features, device=device, say=say)
-        fitted = InputEncoder.fit(dataset, extractor, at_most)
+        fitted = InputEncoder.fit(dataset, extractor, at_most, with_characters=with_characters)
         return cls(source, dataset, fitted, tuple(corrections), corrected)
 
     def trainable(self, device: str = "cpu") -> NoisyDataset:

@@ -24,7 +24,7 @@ def warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
         warnings.warn(
             f"the model hardly recognises {', '.join(named[:5])}{more}, so rows of that class are listed "
-            "whether right or wrong, and the noise rate means little. A rare class looks like noise: repeat "
-            "its rows, use cross entropy, loss='cce' (--loss cce), or in Python class_weight='balanced'",
+            "whether right or wrong, and the noise rate means little. A rare class looks like noise. To have "
+            "it predicted: class_weight='balanced' (--class-weight balanced)",
             stacklevel=3,
         )

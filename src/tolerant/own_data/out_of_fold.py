@@ -34,6 +34,14 @@ class OutOfFold:
         probs = np.full((len(dataset), dataset.num_classes), 1.0 / dataset.num_classes, np.float32)
         return cls(probs, np.zeros(len(dataset), bool))
 
+    def unweighted(self, given_labels: np.ndarray, sample_weight: np.ndarray | None) -> OutOfFold:
+        """The same, as if the models had been fitted without these weights."""
+        if sample_weight is not None and self.held_out.any():
+            index = np.flatnonzero(self.held_out)
+            given, weight = given_labels[index], sample_weight[index]
+            self.probs[index] = as_if_unweighted(given, self.probs[index], weight)
+        return self
+
 
 def out_of_fold(
     dataset: NoisyDataset,
@@ -50,13 +58,7 @@ def out_of_fold(
     scored = OutOfFold.none_of(dataset)
     if folds < 2:
         return scored
-    fold = choose_folds(dataset, folds, seed)
-    trains = np.ones(len(dataset), bool) if sample_weight is None else sample_weight > 0
-    parts = []
-    for number in range(folds):
-        train, held_out = np.flatnonzero((fold != number) & trains), np.flatnonzero(fold == number)
-        if len(np.unique(dataset.given_labels[train])) >= 2 and len(held_out):
-            parts.append((train, held_out))
+    parts = fold_parts(dataset, folds, seed, sample_weight)
 
     def plan(number: int, train: np.ndarray) -> Job:
         weight = None if sample_weight is None else sample_weight[train]
@@ -69,8 +71,18 @@ def out_of_fold(
 
     plans = (plan(number, train) for number, (train, _) in enumerate(parts))
     candidate.fit_each(plans, folds, score)
-    if sample_weight is not None and scored.held_out.any():
-        index = np.flatnonzero(scored.held_out)
-        given, weight = dataset.given_labels[index], sample_weight[index]
-        scored.probs[index] = as_if_unweighted(given, scored.probs[index], weight)
-    return scored
+    return scored.unweighted(dataset.given_labels, sample_weight)
+
+
+def fold_parts(
+    dataset: NoisyDataset, folds: int, seed: int, sample_weight: np.ndarray | None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(rows to fit to, rows to score) of each fold that has two classes to be fitted to."""
+    fold = choose_folds(dataset, folds, seed)
+    trains = np.ones(len(dataset), bool) if sample_weight is None else sample_weight > 0
+    parts = []
+    for number in range(folds):
+        train, held_out = np.flatnonzero((fold != number) & trains), np.flatnonzero(fold == number)
+        if len(np.unique(dataset.given_labels[train])) >= 2 and len(held_out):
+            parts.append((train, held_out))
+    return parts

@@ -31,7 +31,7 @@ def choose_extractor(
     if wanted == NONE:
         return None
     if wanted != AUTO:
-        if dataset.kind == "table":
+        if dataset.kind not in ("image", "text"):
             raise ValueError(
                 f"features={wanted!r} (--features {wanted}) is for pictures and texts; these rows are a "
                 "table of numbers. Leave it out."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from torch import nn
@@ -19,7 +19,10 @@ ModelFactory = Callable[[tuple[int, ...], int], nn.Module]
 class Settings:
     """What a user may set; what is None or "auto" is chosen by the data."""
 
-    model: str | ModelFactory = "auto"
+    model: Any = "auto"
+    """"auto", the name of a network or of a classifier (`tolerant.own_data.classifiers.cards`), a function
+    (`ModelFactory`), or a classifier of scikit-learn's kind. "auto" tries classifiers on tables and texts;
+    for pictures, and where something is set that only networks have, it is a network."""
     model_args: Mapping[str, Any] = field(default_factory=dict)
     loss: str | nn.Module = TRUNCATED
     """A name of the registry. "truncated-lq" trains by the paper's algorithm: L_q, and pruning at k."""
@@ -38,6 +41,9 @@ class Settings:
     pretrained: bool = False
     """The rows are features of a pretrained extractor: a linear model is enough, and dropout keeps it from
     learning single rows."""
+    class_weight: Literal["auto", "balanced", "none"] = "auto"
+    """How far predictions are moved towards rare classes: as far as the given labels ask for, as if all were
+    as frequent, or not at all. Networks: "balanced" weighs the rows, the others do nothing."""
     precision: Precision = "auto"
     seed: int = 0
 
@@ -55,3 +61,39 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, or None to have it chosen; got {value!r}.")
+        if self.class_weight not in ("auto", "balanced", "none"):
+            raise ValueError(f"class_weight must be 'auto', 'balanced' or 'none'; got {self.class_weight!r}.")
+
+    @property
+    def of_networks(self) -> list[str]:
+        """What is set that only networks have."""
+        found = [name for name in _OF_NETWORKS if getattr(self, name) != _default(name)]
+        return found if self.loss == TRUNCATED else ["loss", *found]
+
+    def refuse_of_networks(self) -> None:
+        """A ValueError if something is set that the model would ignore."""
+        found = [name for name in self.of_networks if name not in ("loss", "q")]
+        if found:
+            raise ValueError(
+                f"{found[0]} is for networks; the model {self.model!r} has none. Leave it out, or name a "
+                "network: model='mlp' (--model mlp)."
+            )
+
+
+# The loss, too, but classifiers know some.
+_OF_NETWORKS = (
+    "model_args",
+    "q",
+    "k",
+    "epochs",
+    "batch_size",
+    "lr",
+    "weight_decay",
+    "validation_fraction",
+    "precision",
+)
+
+
+def _default(name: str) -> Any:
+    (found,) = (each for each in fields(Settings) if each.name == name)
+    return {} if found.default is MISSING else found.default

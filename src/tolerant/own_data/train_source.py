@@ -14,8 +14,10 @@ import torch
 
 from tolerant.data import Source
 from tolerant.files import make_folder
+from tolerant.own_data.classifiers.choose import takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
-from tolerant.own_data.learn import Learned, learn
+from tolerant.own_data.learn import learn
+from tolerant.own_data.learned import Learned
 from tolerant.own_data.pretrained import AUTO, NONE, Say
 from tolerant.own_data.run_folder import save_run
 from tolerant.own_data.settings import Settings
@@ -43,8 +45,8 @@ def train_source(
     ``corrections`` are files, applied one after the other: those of a second review were made for the labels
     that the first had left. What a person has decided is not asked again.
 
-    ``features`` is the name of a pretrained extractor, "auto" (which takes one for photographs) or "none";
-    ``say`` is told which was chosen. ``limit`` is the most suspects on the page.
+    ``features`` is the name of a pretrained extractor, "auto" (which takes one for photographs) or "none".
+    ``limit`` is the most suspects on the page. ``say`` is told what was chosen and what is about to be tried.
 
     Meanwhile checkpoints are kept in the run folder: after a stop or a kill the same call goes on from them.
     A call with other rows or settings starts anew, and sets aside a finished run that is in the folder.
@@ -55,7 +57,14 @@ def train_source(
     if features == AUTO and settings.model != AUTO:
         features = NONE  # who names a network means it to see the pictures
     place = str(pick_device(device))
-    data = CorrectedRows.read(source, corrections, features=features, device=place, say=say)
+    data = CorrectedRows.read(
+        source,
+        corrections,
+        features=features,
+        device=place,
+        say=say,
+        with_characters=takes_classifiers(settings),
+    )
     if not ranks.rank:
         make_folder(folder)  # like ids and corrections: refused now, not after hours of training
     checkpoints = Path(folder) / "checkpoints"
@@ -74,6 +83,7 @@ def train_source(
         progress="auto",
         checkpoints=checkpoints / fingerprint,
         callbacks=callbacks,
+        say=say,
     )
     ranks.wait()  # nobody reads the checkpoints any more
     if not ranks.rank:
@@ -87,7 +97,7 @@ def _clear(checkpoints: Path) -> None:
 
     The folder can be a link to a larger disk, with other things in it, and another training may be at work.
     """
-    for folder in checkpoints.iterdir():
+    for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if re.fullmatch("[0-9a-f]{16}", folder.name):
             shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):

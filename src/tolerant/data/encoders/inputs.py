@@ -9,7 +9,7 @@ import numpy as np
 
 from tolerant.data.dataset import Inputs, Kind, NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
-from tolerant.data.encoders.text import TextEncoder
+from tolerant.data.encoders.text import CharacterEncoder, TextEncoder
 
 if TYPE_CHECKING:
     from tolerant.data.features import Extractor, Identity
@@ -41,19 +41,29 @@ class InputEncoder:
     """(height, width, channels) of the pictures that the extractor was given."""
     at_most: int | None = None
     """That of `load`."""
+    characters: CharacterEncoder | None = None
+    """Of texts, beside their words."""
 
     @classmethod
     def fit(
-        cls, dataset: NoisyDataset, extractor: Extractor | None = None, at_most: int | None = None
+        cls,
+        dataset: NoisyDataset,
+        extractor: Extractor | None = None,
+        at_most: int | None = None,
+        *,
+        with_characters: bool = False,
     ) -> InputEncoder:
-        """For the rows to train on."""
+        """For the rows to train on; ``with_characters``: texts have columns of characters too."""
         kind, names, shape = dataset.kind, dataset.class_names, tuple(map(int, dataset.inputs.shape[1:]))
         if extractor is not None:
             size = extractor(dataset.inputs[np.arange(1)]).shape[-1]
             return cls(kind, (size,), names, None, None, extractor.identity, shape or None, at_most)
-        text = TextEncoder.fit(np.asarray(dataset.inputs)) if kind == "text" else None
-        shape = (len(text.vocabulary),) if text else shape
-        return cls(kind, shape, names, dataset.encoder, text, at_most=at_most)
+        if kind != "text":
+            return cls(kind, shape, names, dataset.encoder, at_most=at_most)
+        texts = np.asarray(dataset.inputs)
+        text, characters = TextEncoder.fit(texts), CharacterEncoder.fit(texts) if with_characters else None
+        size = len(text.vocabulary) + (len(characters.columns) if characters else 0)
+        return cls(kind, (size,), names, None, text, at_most=at_most, characters=characters)
 
     @property
     def encoded_kind(self) -> Kind:
@@ -76,7 +86,10 @@ class InputEncoder:
     def _numbers(self, inputs: Any, ids: Any, device: str) -> Any:
         """The rows as the model takes them."""
         if self.text is not None:
-            return self.text.transform(np.asarray(inputs), ids)
+            texts = np.asarray(inputs)
+            if self.characters is not None:
+                return self.text.transform_with(self.characters, texts, ids)
+            return self.text.transform(texts, ids)
         if self.extractor is None:
             return inputs
         from tolerant.data.features import extract, load_known
@@ -97,7 +110,7 @@ class InputEncoder:
                 "Bring them to that shape first."
             )
         labels = np.zeros(len(inputs), np.int64)
-        return NoisyDataset(inputs, labels, None, self.class_names, rows.ids, self.encoded_kind)
+        return NoisyDataset(inputs, labels, None, self.class_names, rows.ids, self.encoded_kind, self.encoder)
 
     def other_kind(self, where: Any) -> ValueError:
         """What to raise for rows that this model cannot take."""
@@ -114,6 +127,7 @@ class InputEncoder:
             "extractor": None if self.extractor is None else self.extractor.to_dict(),
             "picture_shape": self.picture_shape and list(self.picture_shape),
             "at_most": self.at_most,
+            "characters": None if self.characters is None else self.characters.to_dict(),
         }
 
     @classmethod
@@ -129,4 +143,5 @@ class InputEncoder:
             Identity.from_dict(value["extractor"]) if value.get("extractor") else None,  # older runs: none
             tuple(value["picture_shape"]) if value.get("picture_shape") else None,
             value.get("at_most"),
+            CharacterEncoder.from_dict(value["characters"]) if value.get("characters") else None,
         )

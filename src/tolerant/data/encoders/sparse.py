@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ class SparseRows:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, matrix: Any, scale: float) -> None:
+    def __init__(self, matrix: Any, scale: float, parts: Mapping[str, slice] | None = None) -> None:
+        self._scale = scale
+        self.parts = dict(parts or {})
+        """By name, which columns belong together: those of words, of characters."""
         self._matrix = (matrix.tocsr() * scale).astype(np.float32)
         self._matrix.sum_duplicates()
         self._matrix.eliminate_zeros()  # now equal rows are stored alike
@@ -33,6 +37,15 @@ class SparseRows:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return np.ascontiguousarray(self._matrix[index].toarray())
+
+    @property
+    def num_cells(self) -> int:
+        """How many are not zero."""
+        return int(self._matrix.nnz)
+
+    def unscaled(self) -> Any:
+        """The matrix as it was given, float32."""
+        return self._matrix if self._scale == 1 else self._matrix / np.float32(self._scale)
 
     @property
     def digests(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Texts as features: TF-IDF of words and pairs of words, kept as JSON."""
+"""Texts as features: TF-IDF of words and pairs of words, or of runs of characters, kept as JSON."""
 
 from __future__ import annotations
 
@@ -51,18 +51,28 @@ class TextEncoder:
         self, texts: Sequence[str] | np.ndarray, ids: Sequence[Any] | np.ndarray | None = None
     ) -> SparseRows:
         """One row per text; words that were not fitted are ignored. A warning names a row by its id."""
+        matrix = self._matrix(texts)
+        _warn_of_unknown(matrix, ids)
+        return SparseRows(matrix, self.scale)
+
+    def _matrix(self, texts: Sequence[str] | np.ndarray) -> Any:
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, vocabulary=self.vocabulary)
         vectorizer.idf_ = np.array(self.idf)
-        matrix = vectorizer.transform(texts)
-        unknown = np.flatnonzero(np.diff(matrix.indptr) == 0)
-        if len(unknown):
-            first = unknown[0] if ids is None else ids[unknown[0]]
-            warn_caller(
-                f"{len(unknown):,} of {len(texts):,} texts are empty or have no word that two training texts "
-                f"have (first: the one with id {first}); their class is a guess"
-            )
-        return SparseRows(matrix, self.scale)
+        return vectorizer.transform(texts)
+
+    def transform_with(
+        self,
+        characters: CharacterEncoder,
+        texts: Sequence[str] | np.ndarray,
+        ids: Sequence[Any] | np.ndarray | None = None,
+    ) -> SparseRows:
+        """Columns of words, then of characters; not scaled."""
+        words = self._matrix(texts)
+        both = extra("scipy.sparse").hstack([words, characters.transform(texts)], "csr", np.float32)
+        _warn_of_unknown(both, ids)
+        split, end = words.shape[1], both.shape[1]
+        return SparseRows(both, 1.0, {"words": slice(0, split), "characters": slice(split, end)})
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same features."""
@@ -73,4 +83,69 @@ class TextEncoder:
         return cls(tuple(value["vocabulary"]), tuple(value["idf"]), float(value["scale"]))
 
 
+def _warn_of_unknown(matrix: Any, ids: Sequence[Any] | np.ndarray | None) -> None:
+    unknown = np.flatnonzero(np.diff(matrix.indptr) == 0)
+    if len(unknown):
+        first = unknown[0] if ids is None else ids[unknown[0]]
+        warn_caller(
+            f"{len(unknown):,} of {matrix.shape[0]:,} texts are empty or have no word that two training "
+            f"texts have (first: the one with id {first}); their class is a guess"
+        )
+
+
 _OPTIONS: dict[str, Any] = {"ngram_range": (1, 2), "sublinear_tf": True}
+
+
+@dataclass(frozen=True)
+class CharacterEncoder:
+    """TF-IDF of runs of two to five characters within words, each in one of 131,072 columns by its hash.
+
+    No vocabulary is kept: of 100,000 texts it would have millions of runs. Columns that fewer than two of the
+    fitted texts have are left out.
+
+    >>> encoder = CharacterEncoder.fit(["red", "read", "blue"])
+    >>> encoder.transform(["red"]).shape[1] == len(encoder.columns) > 3
+    True
+    """
+
+    columns: tuple[int, ...]
+    idf: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, texts: Sequence[str] | np.ndarray) -> CharacterEncoder:
+        counts = _hashed(texts)
+        frequency = np.bincount(counts.indices, minlength=_HASHED)
+        columns = np.flatnonzero(frequency >= 2)
+        idf = np.log((1 + len(texts)) / (1 + frequency[columns])) + 1
+        return cls(tuple(columns.tolist()), tuple(idf.tolist()))
+
+    def transform(self, texts: Sequence[str] | np.ndarray) -> Any:
+        """A CSR matrix, a row of length 1 for each text."""
+        found = _hashed(texts)[:, np.array(self.columns, np.int64)]
+        np.log(found.data, out=found.data)
+        found.data += 1
+        found.data *= np.array(self.idf, np.float32)[found.indices]
+        return extra("sklearn.preprocessing").normalize(found, copy=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A value for JSON, from which `from_dict` makes the same features."""
+        return {"columns": list(self.columns), "idf": list(self.idf)}
+
+    @classmethod
+    def from_dict(cls, value: Any) -> CharacterEncoder:
+        return cls(tuple(value["columns"]), tuple(value["idf"]))
+
+
+_HASHED = 2**17
+
+
+def _hashed(texts: Sequence[str] | np.ndarray) -> Any:
+    make = extra("sklearn.feature_extraction.text").HashingVectorizer
+    return make(
+        analyzer="char_wb",
+        ngram_range=(2, 5),
+        n_features=_HASHED,
+        alternate_sign=False,
+        norm=None,
+        dtype=np.float32,
+    ).transform(texts)

@@ -15,10 +15,12 @@ from torch import Tensor
 from tolerant.extras import extra
 from tolerant.files import read_json, write_atomic
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, 3)  # before 3 every model was a network
 # In the order in which a run is set aside; if that is interrupted, the rest is set aside the next time.
 _FILES = (
     "model.safetensors",
+    "model.skops",
     "audit.safetensors",
     "history.json",
     "suspects.csv",

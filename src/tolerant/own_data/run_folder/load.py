@@ -10,17 +10,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.standardise import Preprocess
 from tolerant.files import read_json
-from tolerant.own_data.run_folder.layout import FORMAT, holds_stopped_training, read_tensors
+from tolerant.own_data.classifiers.cards import CLASSIFIERS
+from tolerant.own_data.classifiers.committee import Committee
+from tolerant.own_data.classifiers.disk import read_classifiers
+from tolerant.own_data.doubts import find_doubts
+from tolerant.own_data.run_folder.layout import FORMAT, READABLE, holds_stopped_training, read_tensors
 from tolerant.own_data.run_folder.same_data import label_digest, warn_of_edits
-from tolerant.suspects import Suspects, find_suspects
+from tolerant.suspects import Suspects
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.networks import build, input_size
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A trained network, and what happens to its inputs."""
+
+    model: nn.Module
+    preprocess: Preprocess
+
+    def probs(self, dataset: NoisyDataset, device: torch.device) -> np.ndarray:
+        """float32 [N, C]."""
+        return np.exp(predict_log_proba(self.model, dataset, self.preprocess, device=device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +48,7 @@ class SavedRun:
     spec: dict[str, Any]
     source: Source
     encoder: InputEncoder
-    model: nn.Module
-    preprocess: Preprocess
+    model: Network | Committee
 
     @property
     def title(self) -> str:
@@ -45,7 +61,9 @@ class SavedRun:
 
     def probs(self, dataset: NoisyDataset, *, device: str = "auto") -> np.ndarray:
         """float32 [N, C]: what the model predicts for these rows."""
-        return np.exp(predict_log_proba(self.model, dataset, self.preprocess, device=pick_device(device)))
+        if isinstance(self.model, Committee):
+            return self.model.probs(dataset)
+        return self.model.probs(dataset, pick_device(device))
 
     def history(self) -> list[dict[str, Any]]:
         """One record per epoch."""
@@ -71,9 +89,12 @@ class SavedRun:
                 warn_of_edits(self.source.name, self.folder, dataset, stored["input_digests"])
             kept = stored["kept"]
             pruned = self.spec["k"] is not None or not kept.all()  # in training, or by the folds alone
-            return find_suspects(
+            prior = self.spec.get("doubt_prior")  # older runs have none
+            return find_doubts(
                 stored["given_labels"],
                 stored["probs"],
+                None if prior is None else np.array(prior),
+                self.spec.get("doubt_tau", 0.0),
                 ids=dataset.ids,
                 class_names=dataset.class_names,
                 kept=kept if pruned else None,
@@ -81,7 +102,7 @@ class SavedRun:
                 reviewed=stored["reviewed"],
                 original_labels=dataset.given_labels,
                 groups=dataset.groups,
-                seed=self.spec["recipe"]["seed"],
+                seed=self.spec["seed"] if "seed" in self.spec else self.spec["recipe"]["seed"],
             )
 
 
@@ -92,16 +113,26 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     with _naming_damage(folder):
         source = Source(**spec["source"])
         encoder = InputEncoder.from_dict(spec["features"])
-        tensors = read_tensors(folder / "model.safetensors")
-        size = input_size(encoder.encoded_kind, encoder.shape)
-        options = {**size, **spec["model_args"], "dropout": spec["recipe"]["dropout"]}
-        model = build(spec["model"], len(encoder.class_names), **options)
-        model.load_state_dict(
-            {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")}
+        model = (
+            _read_classifiers(folder, spec) if "classifiers" in spec else _read_network(folder, spec, encoder)
         )
-        mean, scale = tensors["preprocess/mean"].numpy(), tensors["preprocess/scale"].numpy()
-        preprocess = Preprocess(spec["preprocess"], mean, scale)
-    return SavedRun(folder, spec, source, encoder, model.eval(), preprocess)
+    return SavedRun(folder, spec, source, encoder, model)
+
+
+def _read_classifiers(folder: Path, spec: dict[str, Any]) -> Committee:
+    fitted, names = read_classifiers(folder / "model.skops"), spec["classifiers"]
+    rows = {name: CLASSIFIERS[name].rows for name in names}
+    return Committee({name: fitted[name] for name in names}, rows, np.array(spec["prior"]), spec["tau"])
+
+
+def _read_network(folder: Path, spec: dict[str, Any], encoder: InputEncoder) -> Network:
+    tensors = read_tensors(folder / "model.safetensors")
+    size = input_size(encoder.encoded_kind, encoder.shape)
+    options = {**size, **spec["model_args"], "dropout": spec["recipe"]["dropout"]}
+    model = build(spec["model"], len(encoder.class_names), **options)
+    model.load_state_dict({n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")})
+    mean, scale = tensors["preprocess/mean"].numpy(), tensors["preprocess/scale"].numpy()
+    return Network(model.eval(), Preprocess(spec["preprocess"], mean, scale))
 
 
 def _read_spec(folder: Path) -> dict[str, Any]:
@@ -113,7 +144,7 @@ def _read_spec(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{folder} is not a finished run (no spec.json). Make one with: tolerant train")
     spec = read_json(path)
-    if not isinstance(spec, dict) or spec.get("format") != FORMAT:
+    if not isinstance(spec, dict) or spec.get("format") not in READABLE:
         found = spec.get("format") if isinstance(spec, dict) else None
         version = f" (tolerant {spec.get('version')})" if isinstance(spec, dict) else ""
         raise ValueError(

@@ -13,12 +13,15 @@ import torch
 from tolerant import __version__
 from tolerant.data.dataset import NoisyDataset
 from tolerant.files import make_folder, write_json
+from tolerant.own_data.classifiers.committee import Committee
+from tolerant.own_data.classifiers.disk import write_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
-from tolerant.own_data.learn import Learned
+from tolerant.own_data.learned import Learned
 from tolerant.own_data.run_folder.layout import FORMAT, set_aside, write_tensors
 from tolerant.own_data.run_folder.same_data import label_digest
 from tolerant.review.page import write_page
 from tolerant.suspects import Suspects
+from tolerant.train import TrainResult
 
 _CURVES = {
     "train_loss": "training loss",
@@ -38,16 +41,8 @@ def save_run(
     make_folder(folder)
     set_aside(folder, fingerprint)
     (folder / "spec.json").unlink(missing_ok=True)  # until all is written, the folder holds no run
-    result, job = learned.result, learned.job
-    preprocess = result.preprocess
-    write_tensors(
-        folder / "model.safetensors",
-        {
-            **{f"model/{name}": tensor for name, tensor in result.model.state_dict().items()},
-            "preprocess/mean": torch.from_numpy(preprocess.mean),
-            "preprocess/scale": torch.from_numpy(preprocess.scale),
-        },
-    )
+    model = _write_model(folder, learned)
+    history = learned.fitted.history if isinstance(learned.fitted, TrainResult) else []
     audit = {
         "given_labels": data.corrected.given_labels,
         "reviewed": data.corrected.reviewed,
@@ -57,9 +52,9 @@ def save_run(
         "input_digests": data.input_digests,
     }
     write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
-    write_json(folder / "history.json", result.history)
+    write_json(folder / "history.json", history)
     title = Path(source.name).name
-    write_list_and_page(folder, learned.suspects, data.dataset, result.history, title=title, limit=limit)
+    write_list_and_page(folder, learned.suspects, data.dataset, history, title=title, limit=limit)
     write_json(
         folder / "spec.json",
         {
@@ -70,17 +65,44 @@ def save_run(
             "labels": [os.path.abspath(path) for path in data.corrections],
             "label_digest": label_digest(data.dataset),
             "features": data.encoder.to_dict(),
-            "preprocess": preprocess.kind,
-            "model": job.model,
-            "model_args": {n: list(v) if isinstance(v, tuple) else v for n, v in job.model_args.items()},
-            "loss": job.loss,
-            "loss_args": dict(job.loss_args),
+            "seed": learned.seed,
             "k": learned.k,
-            "recipe": result.recipe.to_dict(),
-            "epoch": result.epoch,
-            "validation_accuracy": result.validation_accuracy,
+            "doubt_prior": None if learned.doubt_prior is None else learned.doubt_prior.tolist(),
+            "doubt_tau": learned.doubt_tau,
+            "tried": [asdict(tried) for tried in learned.tried],
+            **model,
         },
     )
+
+
+def _write_model(folder: Path, learned: Learned) -> dict[str, Any]:
+    """Write what the model has learnt; what `spec.json` says of it."""
+    if isinstance(learned.fitted, Committee):
+        (folder / "model.safetensors").unlink(missing_ok=True)
+        write_classifiers(folder / "model.skops", learned.fitted.fitted)
+        names, prior = list(learned.fitted.fitted), learned.fitted.prior.tolist()
+        return {"classifiers": names, "prior": prior, "tau": learned.fitted.tau}
+    (folder / "model.skops").unlink(missing_ok=True)
+    result, job = learned.fitted, learned.training
+    preprocess = result.preprocess
+    write_tensors(
+        folder / "model.safetensors",
+        {
+            **{f"model/{name}": tensor for name, tensor in result.model.state_dict().items()},
+            "preprocess/mean": torch.from_numpy(preprocess.mean),
+            "preprocess/scale": torch.from_numpy(preprocess.scale),
+        },
+    )
+    return {
+        "preprocess": preprocess.kind,
+        "model": job.model,
+        "model_args": {n: list(v) if isinstance(v, tuple) else v for n, v in job.model_args.items()},
+        "loss": job.loss,
+        "loss_args": dict(job.loss_args),
+        "recipe": result.recipe.to_dict(),
+        "epoch": result.epoch,
+        "validation_accuracy": result.validation_accuracy,
+    }
 
 
 def write_list_and_page(

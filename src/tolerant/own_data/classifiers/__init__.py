@@ -1,0 +1,6 @@
+"""Models beside networks: classifiers of scikit-learn's kind, by name or a user's own, alone or together.
+
+`cards` has ours, one declaration each; `member` fits one to rows; `temper` moves predictions towards rare
+classes as far as the given labels ask for it; `choose` finds which members are best together; `committee` is
+what comes of it, and `disk` keeps it without pickle; `learn` does all of that; `reweigh` minimises L_q.
+"""

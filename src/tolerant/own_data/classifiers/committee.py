@@ -1,0 +1,39 @@
+"""Classifiers that answer together: the mean of their probabilities, moved towards rare classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.own_data.classifiers.member import all_probs
+from tolerant.own_data.classifiers.temper import temper
+
+
+@dataclass(frozen=True, eq=False)
+class Committee:
+    """Fitted classifiers, by name, and what each is given of the rows."""
+
+    fitted: Mapping[str, Any]
+    rows: Mapping[str, Callable[[NoisyDataset], Any]]
+    prior: np.ndarray
+    """float64 [C]: how frequent each label was in the rows that they were fitted to."""
+    tau: float
+
+    @property
+    def name(self) -> str:
+        return " + ".join(self.fitted)
+
+    def probs(self, dataset: NoisyDataset) -> np.ndarray:
+        """float32 [N, C]."""
+        return temper(self.plain_probs(dataset), self.prior, self.tau)
+
+    def plain_probs(self, dataset: NoisyDataset) -> np.ndarray:
+        """The same without the move."""
+        total = np.zeros((len(dataset), len(self.prior)), np.float32)
+        for name, model in self.fitted.items():
+            total += all_probs(model, self.rows[name](dataset), len(self.prior))
+        return total / len(self.fitted)

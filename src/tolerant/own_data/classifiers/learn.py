@@ -1,0 +1,166 @@
+"""Classifiers tried on the same folds; the best of them, alone or together, fitted to believed labels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tolerant.own_data.believed import believed_by_folds
+from tolerant.own_data.candidate import NetworkCandidate
+from tolerant.own_data.classifiers.choose import Choice, choose, expected_seconds
+from tolerant.own_data.classifiers.committee import Committee
+from tolerant.own_data.classifiers.member import Member
+from tolerant.own_data.classifiers.rows import has_categories, is_sparse
+from tolerant.own_data.classifiers.score import Parts, Scored, fit_member, score_member
+from tolerant.own_data.classifiers.temper import agreement, choose_tau, temper
+from tolerant.own_data.learn_network import score_network
+from tolerant.own_data.learned import Learned, Tried
+from tolerant.own_data.lost_classes import warn_of_lost_classes
+from tolerant.own_data.out_of_fold import OutOfFold, fold_parts
+from tolerant.own_data.plan import LEAST_TO_PRUNE
+from tolerant.own_data.pretrained import Say
+from tolerant.own_data.task import Task
+from tolerant.suspects.unweighted import as_if_unweighted
+
+_K = 0.5  # of networks; classifiers leave out what is more likely wrong than right
+# A network's folds cost about as much for few rows as for these, and far more than all the others'.
+_MOST_ROWS_OF_NETWORK, _MOST_CELLS_OF_NETWORK = 20_000, 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What the members have said out of fold, and which of them are best."""
+
+    parts: Parts
+    scored: Mapping[str, Scored]
+    choice: Choice
+    tried: tuple[Tried, ...]
+    network_is_best: bool = False
+
+    def beside_network(self, task: Task, candidate: NetworkCandidate, say: Say) -> tuple[Trial, OutOfFold]:
+        """The same with a network, which takes part alone: it is trained in its own way."""
+        say("A network is tried, too: all columns are numbers, and the rows few enough.")
+        start = time.perf_counter()
+        scored = score_network(candidate, task)
+        held_out = scored.held_out
+        score = agreement(
+            task.dataset.given_labels[held_out], scored.probs[held_out].argmax(1), task.dataset.num_classes
+        )
+        tried = (*self.tried, Tried("network", score, time.perf_counter() - start))
+        return replace(self, tried=tried, network_is_best=score > self.choice.score), scored
+
+
+def try_members(members: Sequence[Member], task: Task, say: Say) -> Trial:
+    """Fit each to the folds, and choose."""
+    dataset, settings = task.dataset, task.settings
+    parts = fold_parts(dataset, task.folds, settings.seed, task.sample_weight) if task.folds >= 2 else []
+    seconds = expected_seconds(members, dataset, len(parts))
+    names = ", ".join(member.name for member in members)
+    say(f"Models: {names}, in {len(parts)} folds; about {max(1, round(2 * sum(seconds.values())))} s.")
+    scored = {
+        member.name: score_member(
+            member, dataset, parts, seed=settings.seed, sample_weight=task.sample_weight
+        )
+        for member in members
+    }
+    held_out = next(iter(scored.values())).out_of_fold.held_out
+    if not held_out.any():  # nothing to choose by
+        tau = 1.0 if settings.class_weight == "balanced" else 0.0
+        return Trial(parts, scored, Choice(tuple(scored), tau, float("nan")), ())
+    best, alone = choose(
+        dataset.given_labels[held_out],
+        {name: found.out_of_fold.probs[held_out] for name, found in scored.items()},
+        _prior(task, np.arange(len(dataset))),
+        settings.class_weight,
+    )
+    tried = [Tried(name, choice.score, scored[name].time_s) for name, choice in alone.items()]
+    if len(best.names) > 1:
+        tried.append(Tried(" + ".join(best.names), best.score, 0.0))
+    return Trial(parts, scored, best, tuple(tried) if len(members) > 1 else ())
+
+
+def trial_of_network_pays(task: Task) -> bool:
+    """Whether ``auto`` tries a network beside the classifiers.
+
+    On numbers it may be the best model (digits), not on categories; and to weigh classes equally it would
+    have to be trained anew.
+    """
+    dataset = task.dataset
+    numbers = not is_sparse(dataset) and dataset.kind == "table" and not has_categories(dataset)
+    few = LEAST_TO_PRUNE <= len(dataset) <= _MOST_ROWS_OF_NETWORK
+    small = numbers and len(dataset) * dataset.inputs.shape[1] <= _MOST_CELLS_OF_NETWORK
+    auto = task.settings.model == "auto" and task.settings.class_weight != "balanced"
+    return auto and numbers and few and small and task.folds >= 2
+
+
+def learn_committee(members: Sequence[Member], trial: Trial, task: Task) -> Learned:
+    """Doubt with the chosen members, and fit them to the labels that they believe.
+
+    Doubts come from the moved predictions, which rank wrong labels better where a class is rare (31 noisy
+    tables: average precision 68.0 against 59.7), belief from the plain ones.
+    """
+    dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
+    chosen = [member for member in members if member.name in trial.choice.names]
+    plain = _mean([trial.scored[member.name].out_of_fold for member in chosen])
+    by_folds, _ = believed_by_folds(dataset, plain, settings, task.first_labels, _K)
+    believed = task.believed(by_folds)
+    tau, held_out = trial.choice.tau, plain.held_out
+    used = task.used(believed)
+    if not believed.all() and held_out.any():
+        again = _mean(
+            [
+                score_member(
+                    member,
+                    dataset,
+                    trial.parts,
+                    seed=settings.seed,
+                    sample_weight=task.sample_weight,
+                    believed=believed,
+                ).out_of_fold
+                for member in chosen
+            ]
+        )
+        tau, _ = choose_tau(given[held_out], again.probs[held_out], _prior(task, used), settings.class_weight)
+    weight = task.sample_weight
+    committee = Committee(
+        {m.name: fit_member(m, dataset, used, seed=settings.seed, sample_weight=weight) for m in chosen},
+        {member.name: member.rows for member in chosen},
+        _prior(task, used),
+        tau,
+    )
+    prior = _prior(task, np.arange(len(dataset)))
+    probs = temper(plain.probs, prior, trial.choice.tau)
+    if not held_out.all():
+        own = committee.probs(dataset)
+        own = own if weight is None else as_if_unweighted(given, own, weight)
+        probs = np.where(held_out[:, None], probs, own)
+    warn_of_lost_classes(dataset, probs)
+    pruned_at = np.where(believed, -1, 0)
+    return Learned(
+        committee,
+        None,
+        probs,
+        probs[np.arange(len(given)), given],
+        task.suspects(probs, None if believed.all() else believed, pruned_at, prior, trial.choice.tau),
+        believed,
+        pruned_at,
+        k=None,
+        seed=settings.seed,
+        num_trained=len(used),
+        tried=trial.tried,
+        doubt_prior=prior,
+        doubt_tau=trial.choice.tau,
+    )
+
+
+def _mean(scored: Sequence[OutOfFold]) -> OutOfFold:
+    return OutOfFold(np.mean([each.probs for each in scored], axis=0), scored[0].held_out)
+
+
+def _prior(task: Task, index: np.ndarray) -> np.ndarray:
+    """float64 [C]: the share of each label among these rows."""
+    counts = np.bincount(task.dataset.given_labels[index], minlength=task.dataset.num_classes)
+    return counts / counts.sum()

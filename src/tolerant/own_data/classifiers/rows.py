@@ -1,0 +1,100 @@
+"""The rows of a data set as classifiers take them: dense, as columns with gaps and codes, or sparse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.digest import row_digests
+from tolerant.data.encoders.sparse import SparseRows
+from tolerant.extras import extra
+
+
+class OwnRows:
+    """Rows as a user's own classifier takes them: an array, a sparse matrix or a frame, unread."""
+
+    dtype = np.dtype(object)
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        self.shape: tuple[int, ...] = tuple(rows.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        return take(self.rows, index)
+
+    @property
+    def digests(self) -> np.ndarray:
+        """For `tolerant.data.digest.row_digests`."""
+        if hasattr(self.rows, "iloc"):
+            hashed = extra("pandas").util.hash_pandas_object(self.rows, index=False)
+            return np.asarray(hashed.to_numpy().view(np.int64))
+        if hasattr(self.rows, "tocsr"):
+            return SparseRows(self.rows, 1.0).digests
+        if self.rows.dtype == object:
+            return row_digests(np.array([repr(row.tolist()) for row in self.rows], object))
+        return row_digests(self.rows)
+
+
+def is_sparse(dataset: NoisyDataset) -> bool:
+    return isinstance(dataset.inputs, SparseRows)
+
+
+def whole(dataset: NoisyDataset) -> Any:
+    """All features, float32: dense, or a sparse matrix as it was before it was scaled for networks."""
+    if isinstance(dataset.inputs, SparseRows):
+        return dataset.inputs.unscaled()
+    if isinstance(dataset.inputs, OwnRows):
+        return dataset.inputs.rows
+    return np.asarray(dataset.inputs[np.arange(len(dataset))])
+
+
+def words(dataset: NoisyDataset) -> Any:
+    """Of texts the columns of words; else all."""
+    return _part(dataset, "words")
+
+
+def characters(dataset: NoisyDataset) -> Any:
+    """Of texts the columns of characters."""
+    return _part(dataset, "characters")
+
+
+def columns(dataset: NoisyDataset) -> np.ndarray:
+    """float32 [N, columns]: a number is itself, a category its code, and a missing one NaN.
+
+    A table is read into a feature for each category (`TableEncoder`); here they are one column again, the
+    most frequent first, which trees split in few steps.
+    """
+    table, encoder = whole(dataset), dataset.encoder
+    if encoder is None:
+        return np.asarray(table)
+    found, place = np.empty((len(table), len(encoder.columns)), np.float32), 0
+    for number, column in enumerate(encoder.columns):
+        width = len(column.categories) or 1
+        block = table[:, place : place + width]
+        values = np.where(block.any(1), block.argmax(1), width) if column.categories else block[:, 0]
+        place += width
+        if column.missing:
+            values = np.where(table[:, place] > 0, np.nan, values)
+            place += 1
+        found[:, number] = values
+    return found
+
+
+def has_categories(dataset: NoisyDataset) -> bool:
+    """Whether some of the `columns` are codes."""
+    return dataset.encoder is not None and any(column.categories for column in dataset.encoder.columns)
+
+
+def take(rows: Any, index: np.ndarray) -> Any:
+    """The rows of ``index``, of an array, a sparse matrix or a frame."""
+    return rows.iloc[index] if hasattr(rows, "iloc") else rows[index]
+
+
+def _part(dataset: NoisyDataset, name: str) -> Any:
+    matrix, parts = whole(dataset), getattr(dataset.inputs, "parts", {})
+    return matrix[:, parts[name]] if parts else matrix

@@ -1,0 +1,109 @@
+"""A network: scored out of fold, then trained on the labels that the folds believe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from torch import nn
+
+from tolerant.own_data.believed import believed_by_folds
+from tolerant.own_data.candidate import NetworkCandidate
+from tolerant.own_data.learned import Learned, Tried
+from tolerant.own_data.lost_classes import warn_of_lost_classes
+from tolerant.own_data.out_of_fold import OutOfFold, out_of_fold
+from tolerant.own_data.task import Task
+from tolerant.suspects.unweighted import as_if_unweighted
+from tolerant.train import Callback, TrainResult
+from tolerant.train.engine.ranks import current_ranks
+
+
+def learn_network(
+    candidate: NetworkCandidate,
+    task: Task,
+    *,
+    start: nn.Module | None = None,
+    callbacks: Sequence[Callback] = (),
+    scored: OutOfFold | None = None,
+    tried: Sequence[Tried] = (),
+) -> Learned:
+    """As `learn` says; ``scored``: what its folds have said, if they were trained already."""
+    dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
+    sample_weight = task.sample_weight
+    if settings.class_weight == "balanced":
+        sample_weight = balanced_weight(given, dataset.num_classes, sample_weight)
+        task = replace(task, sample_weight=sample_weight)
+    if scored is None:
+        scored = score_network(candidate, task)
+    by_folds, k = believed_by_folds(dataset, scored, settings, task.first_labels, candidate.first_k)
+    believed, k = task.believed(by_folds), float(current_ranks().of_rank_0(np.array([k]))[0])
+    used = task.used(believed)
+    to_train = dataset if len(used) == len(dataset) else dataset.subset(used)
+    used_weight = None if sample_weight is None else sample_weight[used]
+    job = replace(candidate.plan(to_train, used_weight, "all rows", k), callbacks=callbacks)
+    if start is not None:
+        job = replace(job, model=start)
+    result = candidate.fit(job)
+
+    probs = scored.probs
+    if not scored.held_out.all():
+        own = candidate.probs(result, dataset)
+        if sample_weight is not None:
+            own = as_if_unweighted(given, own, sample_weight)
+        probs = np.where(scored.held_out[:, None], probs, own)
+    p_y = probs[np.arange(len(dataset)), given]
+    kept, pruned_at = _kept_and_pruned_at(believed, used, result, p_y > k)
+    if sample_weight is None:  # who weighs the classes has seen to it
+        warn_of_lost_classes(dataset, probs)
+    pruned = job.prune is not None or not believed.all()
+    suspects = task.suspects(probs, kept if pruned else None, pruned_at)
+    return Learned(
+        result,
+        job,
+        probs,
+        p_y,
+        suspects,
+        kept,
+        pruned_at,
+        k=k if job.prune else None,
+        seed=settings.seed,
+        num_trained=len(used),
+        tried=tried,
+    )
+
+
+def score_network(candidate: NetworkCandidate, task: Task) -> OutOfFold:
+    return out_of_fold(
+        task.dataset,
+        candidate,
+        folds=task.folds,
+        seed=task.settings.seed,
+        sample_weight=task.sample_weight,
+    )
+
+
+def balanced_weight(given_labels: np.ndarray, num_classes: int, weight: np.ndarray | None) -> np.ndarray:
+    """float64 [N]: rows weighed such that all classes count alike.
+
+    >>> balanced_weight(np.array([0, 0, 0, 1]), 2, None).round(3).tolist()
+    [0.667, 0.667, 0.667, 2.0]
+    """
+    counts = np.bincount(given_labels, minlength=num_classes)
+    there = counts > 0
+    each = len(given_labels) / (there.sum() * np.where(there, counts, 1))
+    return each[given_labels] if weight is None else each[given_labels] * weight
+
+
+def _kept_and_pruned_at(
+    believed: np.ndarray, used: np.ndarray, result: TrainResult, above_k: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Learned.kept` and `Learned.pruned_at`, of all rows: the trained ones are rows ``used[train_index]``.
+
+    Rows that were held out for validation, or had no weight, are judged as they would have been.
+    """
+    kept = believed.copy() if result.kept.all() else believed & above_k
+    pruned_at = np.where(believed, -1, 0)
+    trained = used[result.train_index]
+    kept[trained], pruned_at[trained] = result.kept, result.pruned_at
+    return kept, pruned_at

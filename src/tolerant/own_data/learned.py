@@ -1,0 +1,71 @@
+"""What comes of learning from doubtful labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tolerant.own_data.classifiers.committee import Committee
+from tolerant.suspects import Suspects
+from tolerant.train import Job, TrainResult
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A model that was tried, and how well it agrees with the given labels out of fold."""
+
+    name: str
+    score: float
+    """`tolerant.own_data.classifiers.temper.agreement`."""
+    time_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A trained model and what it says about the labels it learnt from."""
+
+    fitted: TrainResult | Committee
+    """A network, with the `job` that trained it, or classifiers."""
+    job: Job | None
+    probs: np.ndarray
+    """float32 [N, C] of every row; out of fold where there were folds, and as if all rows counted alike."""
+    p_y: np.ndarray
+    """float32 [N]: of the given label, from `probs`."""
+    suspects: Suspects
+    kept: np.ndarray
+    """bool [N]: trained on to the end; for a row that was held out, whether it would have been."""
+    pruned_at: np.ndarray
+    """int64 [N]: the epoch before which a row was pruned, -1 for never, 0 if the folds left it out."""
+    k: float | None
+    """The threshold of the rounds of pruning in training; None without them."""
+    seed: int
+    num_trained: int
+    """Rows that the model was fitted to, those that validated it included."""
+    tried: Sequence[Tried] = ()
+    """The models among which the choice was made; none if the user named one."""
+    doubt_prior: np.ndarray | None = None
+    doubt_tau: float = 0.0
+    """By which `probs` were moved towards rare classes (`tolerant.own_data.classifiers.temper`)."""
+
+    @property
+    def result(self) -> TrainResult:
+        """Of a network."""
+        if not isinstance(self.fitted, TrainResult):
+            raise TypeError(f"{self.fitted.name} is not a network, which alone has a result of epochs.")
+        return self.fitted
+
+    @property
+    def training(self) -> Job:
+        """Of a network."""
+        if self.job is None:
+            raise TypeError(f"{self.name} is not a network, which alone has a job.")
+        return self.job
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        if isinstance(self.fitted, Committee):
+            return self.fitted.name
+        return "a linear model" if self.training.model_args.get("hidden") == () else str(self.training.model)

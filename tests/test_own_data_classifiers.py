@@ -1,0 +1,273 @@
+"""Classifiers of scikit-learn's kind: by name, a user's own, together; on disk; unequal classes; L_q."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from own_data_helpers import read, tolerant
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import make_blobs, make_classification
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from tolerant import NoisyLabelClassifier
+from tolerant.data import TableEncoder
+from tolerant.data.dataset import NoisyDataset
+from tolerant.own_data.classifiers.cards import CLASSIFIERS
+from tolerant.own_data.classifiers.disk import read_classifiers
+from tolerant.own_data.classifiers.reweigh import fit_lq
+from tolerant.own_data.classifiers.rows import columns
+
+TABLE = [name for name in CLASSIFIERS if name in ("linear", "trees", "forest")]
+
+
+def customers(rows: int = 400, seed: int = 0) -> pd.DataFrame:
+    """A seventh has cancelled ("yes"): those who pay much, mostly in one town; ages have gaps."""
+    rng = np.random.default_rng(seed)
+    town = rng.choice(["Bonn", "Ulm", "Jena"], rows)
+    pays = rng.normal(50, 15, rows) + 8 * (town == "Ulm")
+    true = np.where(pays > np.quantile(pays, 0.86), "yes", "no")
+    age = np.where(rng.random(rows) < 0.1, np.nan, rng.integers(18, 80, rows))
+    given = np.where((true == "yes") & (rng.random(rows) < 0.3), "no", true)
+    given = np.where((true == "no") & (rng.random(rows) < 0.03), "yes", given)
+    return pd.DataFrame({"age": age, "pays": pays, "town": town, "label": given, "true": true})
+
+
+@pytest.fixture(scope="module")
+def blobs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X, true = make_blobs(240, centers=3, cluster_std=1.5, random_state=0)
+    rng = np.random.default_rng(0)
+    given = np.where(rng.random(len(true)) < 0.2, (true + rng.integers(1, 3, len(true))) % 3, true)
+    return X, given, true
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("auto")
+    customers().drop(columns="true").to_csv(folder / "rows.csv", index=False)
+    with pytest.warns(UserWarning, match="have missing values"):
+        said = tolerant("train", folder / "rows.csv", "--out", folder / "run", "--folds", 3)
+    return folder, said
+
+
+def test_auto_says_what_it_tries_and_why_it_chose(trained):
+    _, said = trained
+    assert "Models: linear, trees, forest, in 3 folds; about" in said
+    assert said.count("(chosen)") == 1
+    assert all(f"│ {name}" in said for name in TABLE)
+
+
+def test_a_rare_class_is_predicted(trained):
+    folder, _ = trained
+    new = customers(seed=1)
+    new.drop(columns=["true", "label"]).to_csv(folder / "new.csv", index=False)
+    tolerant("predict", folder / "run", folder / "new.csv", "--out", folder / "p.csv")
+    found = np.array([row["label"] for row in read(folder / "p.csv")])
+    assert (found == new.true)[new.true == "yes"].mean() > 0.75
+    assert (found == new.true).mean() > 0.85
+
+
+def test_the_list_is_the_same_from_the_stored_run(trained):
+    folder, _ = trained
+    before = (folder / "run" / "suspects.csv").read_text()
+    assert "1 reviewed" not in tolerant("audit", folder / "run")
+    assert (folder / "run" / "suspects.csv").read_text() == before
+    lost = (customers().label != customers().true).to_numpy()
+    first = [int(row["index"]) for row in read(folder / "run" / "suspects.csv")][:20]
+    assert lost[first].mean() > 0.5
+
+
+def test_corrections_are_trained_on_and_not_asked_again(trained, tmp_path):
+    folder, _ = trained
+    row = read(folder / "run" / "suspects.csv")[0]
+    (tmp_path / "c.csv").write_text(
+        f"id,given_label,new_label\n{row['id']},{row['given_label']},{row['given_label']}\n"
+    )
+    with pytest.warns(UserWarning, match="have missing values"):
+        said = tolerant(
+            "train", folder / "rows.csv", "--labels", tmp_path / "c.csv", "--model", "linear",
+            "--out", tmp_path / "run", "--folds", 3,
+        )  # fmt: skip
+    assert "1 reviewed ones are not listed" in said
+    assert row["id"] not in [other["id"] for other in read(tmp_path / "run" / "suspects.csv")]
+
+
+def test_a_stored_model_with_other_things_in_it_is_refused(trained, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    (tmp_path / "model.skops").write_bytes(skops.dumps({"linear": Path("/")}))
+    with pytest.raises(ValueError, match=r"model.skops cannot be read: it holds pathlib.*Train again"):
+        read_classifiers(tmp_path / "model.skops")
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_alone_is_stored_and_read_back(trained, tmp_path, name):
+    folder, _ = trained
+    with pytest.warns(UserWarning, match="have missing values"):
+        said = tolerant("train", folder / "rows.csv", "--model", name, "--out", tmp_path, "--folds", 2)
+    assert f"Trained {name} on" in said
+    assert json.loads((tmp_path / "spec.json").read_text())["classifiers"] == [name]
+    tolerant("predict", tmp_path, folder / "rows.csv", "--out", tmp_path / "p.csv")
+    assert len({row["confidence"] for row in read(tmp_path / "p.csv")}) > 9
+
+
+def test_texts_are_words_and_characters(tmp_path):
+    rng = np.random.default_rng(0)
+    parts = {"fruit": ["apple", "apples", "plum", "plums"], "car": ["wheel", "wheels", "brake", "brakes"]}
+    rows = []
+    for number in range(160):
+        true = ("fruit", "car")[number % 2]
+        words = " ".join(rng.choice(parts[true], 2)) + " " + " ".join(rng.choice(["the", "a", "of"], 4))
+        rows.append((words, true if rng.random() > 0.15 else ("car", "fruit")[number % 2], true))
+    frame = pd.DataFrame(rows, columns=["text", "label", "true"])
+    frame[["text", "label"]].to_csv(tmp_path / "t.csv", index=False)
+    said = tolerant("train", tmp_path / "t.csv", "--out", tmp_path / "run", "--folds", 3)
+    assert "Models: words, characters, bayes" in said
+    (tmp_path / "new.csv").write_text("text\nan appple\nwheell of a\n")  # only characters know these
+    tolerant("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    found = [row["label"] for row in read(tmp_path / "p.csv")]
+    wrong = (frame.label != frame.true).to_numpy()
+    listed = [int(row["index"]) for row in read(tmp_path / "run" / "suspects.csv")]
+    assert wrong[listed[: wrong.sum()]].mean() > 0.9
+    assert found == ["fruit", "car"]
+
+
+def test_trees_get_categories_as_one_column_and_gaps_as_gaps():
+    frame = pd.DataFrame({"age": [20, None, 40], "town": ["Ulm", "Bonn", "Ulm"]})
+    with pytest.warns(UserWarning, match="missing"):
+        encoder = TableEncoder.fit(frame)
+    rows = NoisyDataset(encoder.transform(frame), [0, 1, 0], None, ("a", "b"), encoder=encoder)
+    assert columns(rows)[:, 1].tolist() == [0, 1, 0]
+    assert np.isnan(columns(rows)[:, 0]).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "linear",
+        "forest",
+        LogisticRegression(),
+        DecisionTreeClassifier(min_samples_leaf=10),
+        make_pipeline(SimpleImputer(), LogisticRegression()),
+        KNeighborsClassifier(20),  # takes no weights
+    ],
+    ids=str,
+)
+def test_any_classifier_finds_wrong_labels(blobs, model):
+    X, given, true = blobs
+    fitted = NoisyLabelClassifier(model=model, folds=3, random_state=0).fit(X, given)
+    assert fitted.score(X, true) > 0.8
+    assert average_precision_score(given != true, 1 - fitted.suspects_.p_right) > 0.65
+    assert not fitted.kept_.all()
+    assert fitted.predict_proba(X).shape == (240, 3)
+
+
+def test_a_pipeline_gets_the_frame_as_it_is():
+    frame = customers()
+    words = make_pipeline(OneHotEncoder(handle_unknown="ignore", min_frequency=20), LogisticRegression())
+    model = NoisyLabelClassifier(model=words, folds=2, class_weight="balanced", random_state=0)
+    model.fit(frame[["town", "age"]], frame.label)
+    assert set(model.predict(frame[["town", "age"]])) <= {"no", "yes"}
+    assert model.suspects_.ids.tolist() == frame.index[model.suspects_.index].tolist()
+
+
+def test_weights_and_groups_reach_the_classifier(blobs):
+    X, given, _ = blobs
+
+    class Spy(ClassifierMixin, BaseEstimator):
+        seen: ClassVar[list[Any]] = []
+
+        def fit(self, X, y, sample_weight=None):
+            self.classes_ = np.unique(y)
+            Spy.seen.append((len(X), None if sample_weight is None else float(np.min(sample_weight))))
+            return self
+
+        def predict_proba(self, X):
+            return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+    weight = np.where(np.arange(240) < 40, 0.0, 2.0)
+    groups = np.arange(240) // 120
+    model = NoisyLabelClassifier(model=Spy(), folds=2, class_weight=None, random_state=0)
+    model.fit(X, given, sample_weight=weight, groups=groups)
+    assert sorted(Spy.seen[:2]) == [(80, 2.0), (120, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": LinearSVC()}, "LinearSVC has none. Wrap it: sklearn.calibration.CalibratedClassifierCV"),
+        ({"model": "linear", "epochs": 3}, "epochs is for networks"),
+        ({"model": "linear", "loss": "mae"}, "loss must be one of"),
+        ({"model": "words"}, r"model 'words' .* does not suit these rows; these do: linear, trees, forest"),
+        ({"model": "linaer"}, "Did you mean 'linear'"),
+        ({"class_weight": "even"}, "class_weight must be 'auto', 'balanced' or 'none'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_way_out(blobs, options, message):
+    X, given, _ = blobs
+    with pytest.raises(ValueError, match=message):
+        NoisyLabelClassifier(**options).fit(X, given)
+
+
+def test_a_classifier_that_fails_is_named_with_the_fold(blobs):
+    X, given, _ = blobs
+    X = X.copy()
+    X[3, 0] = np.nan
+    with pytest.raises(ValueError, match=r"'own' failed on fold \d of 2: (?s:.)*NaN(?s:.)*put an imputer"):
+        NoisyLabelClassifier(model=LogisticRegression(), folds=2).fit(X, given)
+
+
+def test_class_weight_moves_predictions_towards_the_rare_class():
+    X, y = make_classification(600, weights=[0.9], class_sep=0.7, flip_y=0.02, random_state=0)
+    none, auto, balanced = (
+        NoisyLabelClassifier(model="linear", class_weight=weight, folds=3, random_state=0)
+        .fit(X, y)
+        .predict(X)
+        for weight in (None, "auto", "balanced")
+    )
+    assert none.mean() < auto.mean() <= balanced.mean()
+
+
+def test_the_noise_rate_is_that_of_the_predictions_before_they_were_moved():
+    """All labels are right. Moved towards the rare class, rows where both overlap would seem wrong."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(2, size=1500, p=[0.9, 0.1])
+    X = rng.normal(size=(1500, 4))
+    X[np.arange(1500), y] += 1.5
+    model = NoisyLabelClassifier(model="linear", class_weight="balanced", folds=3, random_state=0).fit(X, y)
+    assert model.noise_rate_interval_[0] < 0.01
+    assert model.noise_rate_ < 0.05
+
+
+@pytest.mark.parametrize("q", [0.3, 0.7])
+def test_reweighting_lowers_lq_from_fit_to_fit(blobs, q):
+    X, given, _ = blobs
+
+    def fit(weight: np.ndarray) -> LogisticRegression:
+        return LogisticRegression(C=1e4, max_iter=5000, tol=1e-8).fit(X, given, sample_weight=weight)
+
+    model, losses = fit_lq(fit, lambda model: model.predict_proba(X), given, None, q)
+    assert len(losses) >= 3
+    assert all(after < before for before, after in pairwise(losses))
+    p_y = model.predict_proba(X)[np.arange(len(given)), given]
+    assert np.mean((1 - p_y**q) / q) == pytest.approx(losses[-1], rel=1e-6)
+
+
+def test_lq_of_a_classifier_is_another_model_than_cross_entropy(blobs):
+    X, given, _ = blobs
+    plain, robust = (
+        NoisyLabelClassifier(model=LogisticRegression(), loss=loss, folds=0, class_weight=None).fit(X, given)
+        for loss in ("cce", "lq")
+    )
+    assert robust.predict_proba(X).max(1).mean() > plain.predict_proba(X).max(1).mean() + 0.05
