@@ -26,6 +26,7 @@ from tolerant.cli.reproduce import reproduce
 from tolerant.data import CARDS, Card, load
 from tolerant.experiment import RunSpec, Store, changed, named_grid, one_run, part, run, with_needs
 from tolerant.experiment import row as row_module
+from tolerant.experiment.engines import local
 from tolerant.experiment.engines.local import Runner
 from tolerant.experiment.engines.processes import run_in_processes
 from tolerant.experiment.one_run import Outcome, Reservation
@@ -34,6 +35,7 @@ from tolerant.experiment.spec import rows_by_key
 from tolerant.experiment.time_left import GridProgress
 from tolerant.experiment.training_data import TrainingData, training_data
 from tolerant.locks import FileLock
+from tolerant.train import Job
 
 VOLATILE = ("time_s", "device_s", "peak_mem_mib", "finished", "hardware", "commit")
 
@@ -91,16 +93,18 @@ def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: 
     np.testing.assert_allclose(used[1][1].sum(axis=1), 1)
 
 
-def test_the_rows_of_a_run_go_when_it_ends(tmp_path: Path) -> None:
+def test_the_data_of_a_run_go_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of open-set noise each run has pictures of its own: a grid of them filled the memory."""
     alive: list[int] = []
 
-    def tell(outcome: Outcome) -> None:
+    def spy(spec: RunSpec) -> TrainingData:
         gc.collect()
-        alive.append(sum(type(each) is TrainingData for each in gc.get_objects()))
+        alive.append(sum(type(each) in (TrainingData, Job) for each in gc.get_objects()))
+        return training_data(spec)
 
-    run(tiny("cce", "lq", "mae"), results=tmp_path, checkpoints=tmp_path / "runs", tell=tell)
-    assert alive == [1, 1, 1]  # the one whose end is told of
+    monkeypatch.setattr(local, "training_data", spy)
+    run(tiny("cce", "lq", "mae"), results=tmp_path, checkpoints=tmp_path / "runs")
+    assert alive == [0, 0, 0]  # when the next are made
 
 
 def test_a_run_is_trained_as_its_spec_says(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ time.sleep(60)
 def test_another_process_has_it_says_who_and_leaves_it_when_killed(tmp_path: Path) -> None:
     """The fork of a holder inherits nothing: it may outlive a killed trainer."""
     path = tmp_path / ".lock"
+    path.write_text(f"1 {'a' * 100}\n")  # whoever had it before
     other = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True, start_new_session=True
     )

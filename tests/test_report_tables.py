@@ -270,6 +270,12 @@ def test_a_cell_far_from_the_paper_leaves_its_panel_with_a_number(store: Store) 
     assert [text.get_text() for text in axis.texts] == [f"−{abs(line.difference):.1f}"]
 
 
+def test_the_legend_has_the_papers_order_whatever_is_drawn_first(store: Store) -> None:
+    add(store, 0.9, dataset="fashion-mnist", loss="lq", loss_args={"q": 0.7})  # the first panel
+    drawn = figure.differences(lines(select(store, "table1"), "table1"), "table1")
+    assert [text.get_text() for text in drawn.legends[0].texts] == ["CCE", "$L_q$", "Truncated $L_q$"]
+
+
 @pytest.mark.parametrize("name", ["figure1", "figure2", "pruning", "table1", "changed", "nothing"])
 def test_no_part_overlaps_or_leaves_the_picture(store: Store, name: str) -> None:
     if name == "pruning":

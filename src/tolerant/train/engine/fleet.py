@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from itertools import count
 from typing import Any
 
 import torch
@@ -100,7 +101,7 @@ class _Runs:
         self._one_process = current_ranks().size == 1
         # Side by side, ranks would exchange gradients in the order in which each one's device is ready.
         self._most = fleet.side_by_side if self._one_process else 1
-        self._waiting = enumerate(jobs)
+        self._waiting, self._index = iter(jobs), count()  # enumerate would keep the last job and its data
         self.active: dict[int, tuple[Run, Iterator[bool]]] = {}
         self.ended: dict[int, TrainResult | Exception] = {}
         self.failed: list[Exception] = []
@@ -109,9 +110,10 @@ class _Runs:
     def start_more(self) -> None:
         """Start waiting jobs while there is room beside those under way."""
         while len(self.active) < self._most:
-            index, job = next(self._waiting, (-1, None))
+            job = next(self._waiting, None)
             if job is None:
                 return
+            index = next(self._index)
             if self._stop.requested:
                 self._stop.cut_short = True
                 return
