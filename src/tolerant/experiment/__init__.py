@@ -11,37 +11,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
-    from tolerant.experiment.engines.ray import Cluster as Cluster
-    from tolerant.experiment.execute import missing as missing
-    from tolerant.experiment.execute import run as run
-    from tolerant.experiment.grid import changed as changed
-    from tolerant.experiment.grid import named_grid as named_grid
-    from tolerant.experiment.grid import part as part
-    from tolerant.experiment.grid import with_needs as with_needs
-    from tolerant.experiment.spec import RunSpec as RunSpec
-    from tolerant.experiment.store import Store as Store
+    from tolerant.experiment.engines.ray import Cluster
+    from tolerant.experiment.execute import missing, run
+    from tolerant.experiment.grid import changed, named_grid, part, with_needs
+    from tolerant.experiment.spec import RunSpec
+    from tolerant.experiment.store import Store
 
-# Public name -> its module. Reports read stored rows and the papers' cards, and load no trainer.
-_LAZY = {
-    "Cluster": "tolerant.experiment.engines.ray",
-    "RunSpec": "tolerant.experiment.spec",
-    "Store": "tolerant.experiment.store",
-    "changed": "tolerant.experiment.grid",
-    "missing": "tolerant.experiment.execute",
-    "named_grid": "tolerant.experiment.grid",
-    "part": "tolerant.experiment.grid",
-    "run": "tolerant.experiment.execute",
-    "with_needs": "tolerant.experiment.grid",
-}
+# By module. Reports read stored rows and the papers' cards, and must load no trainer.
+_LAZY = {"engines.ray": ["Cluster"], "execute": ["missing", "run"], "spec": ["RunSpec"], "store": ["Store"]}
+_LAZY |= {"grid": ["changed", "named_grid", "part", "with_needs"]}
 
-__all__ = list(_LAZY)
+__all__ = ["Cluster", "RunSpec", "Store", "changed", "missing", "named_grid", "part", "run", "with_needs"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'tolerant.experiment' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    for module, names in _LAZY.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted({*globals(), *__all__})

@@ -68,10 +68,8 @@ def lines(rows: Iterable[Row], name: str) -> list[Line]:
             for rule in RULES
             if all(rule in row["result"] for row in group)
         }
-        theirs = None
-        if known is not None:
-            runs = paper.runs(experiment, method) or 1  # not said: taken for one run
-            theirs = Summary(known.mean, known.std, runs)
+        # Where the number of runs is not said, it is taken for one.
+        theirs = None if known is None else Summary(known.mean, known.std, known.runs or 1)
         title = paper.methods.get(method, method)
         found.append(Line(protocol, dataset, noise, rate, method, title, experiment.rule, theirs, ours))
     return sorted(found, key=lambda line: _position(line, paper.methods))

@@ -34,6 +34,8 @@ class Published:
     method: str
     mean: float
     std: float | None  # some tables print none
+    runs: int | None
+    """How many stand behind the mean; None where the paper took it from others, who do not say."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,11 @@ class Paper:
     def published(self, experiment: Experiment) -> tuple[Published, ...]:
         """The numbers printed for an experiment, in the paper's order; none where it prints none."""
         printed = _published(self.package).get(experiment.name, {"cells": ()})
-        return tuple(Published(**cell) for cell in printed["cells"])
-
-    def runs(self, experiment: Experiment, method: str) -> int | None:
-        """How many runs stand behind a printed mean; None where it was copied from others, who do not say."""
-        printed = _published(self.package)[experiment.name]
-        value: int = printed["runs"]
-        return None if method in printed.get("copied", ()) else value
+        copied = printed.get("copied", ())
+        return tuple(
+            Published(**cell, runs=None if cell["method"] in copied else printed["runs"])
+            for cell in printed["cells"]
+        )
 
 
 @cache
