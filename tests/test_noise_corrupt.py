@@ -92,9 +92,9 @@ def test_digest_of_the_papers_other_map_is_the_stored_one() -> None:
 
 
 def test_what_a_kind_needs_must_be_given_and_nothing_else() -> None:
-    with pytest.raises(ValueError, match=r"'pair' takes rate .*, pairs \(.*\); got rate"):
+    with pytest.raises(ValueError, match="'pair' takes rate and pairs; got rate"):
         KINDS["pair"].draw([0, 1], ["a", "b"], seed=0, rate=0.5)
-    with pytest.raises(ValueError, match=r"'matrix' takes matrix .* got matrix, rate"):
+    with pytest.raises(ValueError, match="'matrix' takes matrix; got matrix and rate"):
         KINDS["matrix"].draw([0, 1], ["a", "b"], seed=0, matrix=np.eye(2), rate=0.5)
     with pytest.raises(ValueError, match="'human' cannot be drawn"):
         KINDS["human"].draw([0, 1], ["a", "b"], seed=0)

@@ -11,7 +11,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.published.cifar import load_cifar, load_cifar_n
 from tolerant.data.published.digits import load_digits
 from tolerant.data.published.download import Download, Root
-from tolerant.data.published.idx import load_idx
+from tolerant.data.published.idx import idx_download, load_idx
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,6 @@ def downloads() -> dict[str, Download]:
     return {download.name: download for card in CARDS.values() for download in card.downloads}
 
 
-_FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _CIFAR_N = "https://github.com/UCSC-REAL/cifar-10-100n/raw/main/data"
 
@@ -107,6 +106,7 @@ _CIFAR100N = Download(
     "CC BY-NC 4.0",
 )
 
+_mnist = partial(Card, loader=load_idx, train_rows=60_000, test_rows=10_000, shape=(28, 28, 1))
 _cifar = partial(Card, train_rows=50_000, test_rows=10_000, shape=(32, 32, 3))
 _cifar10n = partial(_cifar, class_names=class_names.CIFAR10, downloads=(_CIFAR10, _CIFAR10N), by_people=True)
 
@@ -114,33 +114,21 @@ _cifar10n = partial(_cifar, class_names=class_names.CIFAR10, downloads=(_CIFAR10
 CARDS: dict[str, Card] = {
     card.name: card
     for card in (
-        Card(
+        _mnist(
             name="fashion-mnist",
             title="Fashion-MNIST",
-            loader=load_idx,
             class_names=class_names.FASHION_MNIST,
-            train_rows=60_000,
-            test_rows=10_000,
-            shape=(28, 28, 1),
             downloads=(
-                Download(
+                idx_download(
                     "fashion-mnist",
                     "Fashion-MNIST",
-                    "fashion-mnist",
-                    {
-                        "train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-                        "train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",
-                        "t10k-images-idx3-ubyte.gz": "8181f5470baa50b63fa0f6fddb340f0a",
-                        "t10k-labels-idx1-ubyte.gz": "15d484375f8d13e6eb1aabb0c3f46965",
-                    },
-                    {
-                        f"{_FASHION}/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                        f"{_FASHION}/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-                        f"{_FASHION}/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-                        f"{_FASHION}/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-                    },
-                    31,
-                    "MIT",
+                    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+                    ("f4a8712d7a061bf5bd6d2ca38dc4d50a", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+                    ("9018921c3c673c538a1fc5bad174d6f9", "25c81989df183df01b3e8a0aad5dffbe"),
+                    ("8181f5470baa50b63fa0f6fddb340f0a", "bef4ecab320f06d8554ea6380940ec79"),
+                    ("15d484375f8d13e6eb1aabb0c3f46965", "bb300cfdad3c16e7a12a480ee83cd310"),
+                    size_mb=31,
+                    licence="MIT",
                 ),
             ),
         ),

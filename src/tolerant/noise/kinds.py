@@ -24,16 +24,6 @@ from tolerant.noise.transition import (
     uniform,
 )
 
-# What a kind may need beside the true labels, the class names and a seed.
-NEEDS = {
-    "rate": "the noise rate, a number in [0, 1]",
-    "pairs": "(true, given) class names",
-    "matrix": "a transition matrix, a row for each true class",
-    "inputs": "the rows' inputs",
-    "outside": "inputs of other data, which show none of the classes",
-}
-
-
 _FOR_MATRIX = ("rate", "pairs", "matrix")
 
 
@@ -46,7 +36,9 @@ class NoiseKind:
         help: one line for people.
         matrix: the transition matrix, from the class names and those of rate, pairs and matrix that it
             needs, by name; None where it differs from row to row, or nobody knows it.
-        needs: names of `NEEDS`.
+        needs: beside the true labels, the class names and a seed: "rate", the noise rate; "pairs" of (true,
+            given) class names; "matrix", a transition matrix; "inputs" of the rows; "outside", inputs of
+            other data, which show none of the classes.
         draw_rows: where labels are not drawn by the matrix: from the true labels and the class names, with
             the seed and all that it needs by name.
     """
@@ -72,8 +64,10 @@ class NoiseKind:
         array([1, 2, 0, 1, 2, 0])
         """
         if set(given) != set(self.needs):
-            wanted = ", ".join(f"{name} ({NEEDS[name]})" for name in self.needs) or "nothing"
-            raise ValueError(f"noise {self.name!r} takes {wanted}; got {', '.join(given) or 'nothing'}.")
+            raise ValueError(
+                f"noise {self.name!r} takes {' and '.join(self.needs) or 'nothing'}; got "
+                f"{' and '.join(given) or 'nothing'}."
+            )
         if self.draw_rows is not None:
             return self.draw_rows(true_labels, class_names, seed=seed, **given)
         transition = self.transition(class_names, **given)

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.published.download import Root
+from tolerant.data.published.download import Download, Root
 from tolerant.data.read_errors import READ_ERRORS, reason
 from tolerant.data.readers.npz import MAX_RATIO
 
 if TYPE_CHECKING:
     from tolerant.data.cards import Card
+
+FILES = tuple(
+    f"{part}-{what}-ubyte.gz" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")
+)
 
 
 def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
@@ -40,13 +44,21 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
     return np.frombuffer(data, np.uint8).reshape(shape), magic + header + data
 
 
+def idx_download(
+    name: str, title: str, url: str, *sums: tuple[str, str], size_mb: int, licence: str
+) -> Download:
+    """The four files below `url`; `sums`: md5 of what is in each of `FILES`, and of the file itself."""
+    contents = {file: content for file, (content, _) in zip(FILES, sums, strict=True)}
+    remotes = {f"{url}/{file}": packed for file, (_, packed) in zip(FILES, sums, strict=True)}
+    return Download(name, title, name, contents, remotes, size_mb, licence)
+
+
 def load_idx(card: Card, split: str, root: Root) -> NoisyDataset:
-    """Grey pictures from the four files of MNIST's layout."""
+    """Grey pictures from the files of one split."""
     (download,) = card.downloads
-    start = "train" if split == "train" else "t10k"
     arrays = []
-    for ending in ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"):
-        path = download.find(f"{start}-{ending}", root)
+    for file in FILES[:2] if split == "train" else FILES[2:]:
+        path = download.find(file, root)
         array, content = read_idx(path)
         download.check(path, content)
         arrays.append(array)
