@@ -31,6 +31,7 @@ from tolerant.noise import corrupt, make_transition, symmetric, uniform
 from tolerant.train.engine.device import pick_device
 
 FIT = {"folds": 5}
+TABLES = ("trec", "table")  # by default several models would be tried on them
 FETCHED = ("fashion-mnist", "trec")
 
 
@@ -176,11 +177,12 @@ def main(words: Sequence[str] | None = None) -> None:
         problem = PROBLEMS[name](arguments.seed)
         if arguments.tiny:
             problem = problem.first(TINY_ROWS)
+        own_fit = {**fit, "model": "mlp"} if name in TABLES else fit
         wrong = problem.given_labels != problem.true_labels
         for method in arguments.methods.split(","):
             run = METHODS[method]
             start = time.process_time()
-            accuracy, right = run(problem, arguments.seed, fit)
+            accuracy, right = run(problem, arguments.seed, own_fit)
             row = {
                 "data": name,
                 "method": method,

@@ -22,6 +22,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     "bench_linear": [("", "linear_h200.jsonl")],
     "bench_loss": [("", "loss_cpu.json")],
     "bench_loss_gpu": [("", "loss_h200.jsonl")],
+    "bench_models": [("", "models.jsonl")],
     "bench_pictures": [("", "pictures_cpu.jsonl")],
     "bench_prune": [("", "prune.jsonl")],
     "bench_rate": [("rate", "rate.jsonl"), ("k", "rate.jsonl"), ("q", "rate.jsonl")],
