@@ -114,7 +114,7 @@ def measure_k(seeds: range, scale: Scale) -> Iterator[Row]:
         scored = OutOfFold(first.probs, np.ones(len(rows), bool))
         accuracy = {}
         for k in K_GRID:
-            with patch("tolerant.own_data.learn.out_of_fold", lambda *_, scored=scored, **__: scored):
+            with patch("tolerant.own_data.learn_network.out_of_fold", lambda *_, scored=scored, **__: scored):
                 accuracy[k] = test_accuracy(learn_with(k), test)
         yield {
             "what": "k",
@@ -144,7 +144,9 @@ def measure_q(seeds: range, scale: Scale) -> Iterator[Row]:
             wrong = problem.given_labels != problem.true_labels
             accuracy, precision = {}, {}
             for q in (*Q_GRID, "auto"):
-                model = NoisyLabelClassifier(q=q, folds=scale.folds, epochs=scale.epochs, random_state=seed)
+                model = NoisyLabelClassifier(
+                    model="network", q=q, folds=scale.folds, epochs=scale.epochs, random_state=seed
+                )
                 model.fit(problem.inputs, problem.given_labels)
                 accuracy[q] = model.score(problem.test_inputs, problem.test_labels)
                 precision[q] = float(average_precision_score(wrong, -model.suspects_.p_right))

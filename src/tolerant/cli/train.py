@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MODELS = (
     f"auto (tries what suits the rows and takes the best), {', '.join(CLASSIFIERS)}; "
-    f"or a network: {', '.join(NETWORKS)}."
+    f"network (the one that suits the rows), or one by name: {', '.join(NETWORKS)}."
 )
 
 

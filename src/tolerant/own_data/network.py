@@ -14,6 +14,7 @@ from tolerant.train.model_state import seeded
 
 # Of features: linear. A hidden layer agrees no better with the given labels of rows that it has not seen.
 _HEAD: tuple[str, dict[str, Any]] = ("mlp", {"hidden": ()})
+NETWORK = "network"  # the name of whichever suits the rows
 _MANY_PICTURES = 20_000  # from here on a GPU's ResNet-18 is worth its time
 
 
@@ -22,7 +23,7 @@ def choose_network(
 ) -> tuple[str | nn.Module, dict[str, Any]]:
     """The network's name, or the user's own, and the options it is built with."""
     model, options = settings.model, dict(settings.model_args)
-    if model == "auto":
+    if model in ("auto", NETWORK):
         name, defaults = _HEAD if settings.pretrained else default_network(dataset, device)
         return name, {**defaults, **options}
     return (model if isinstance(model, str) else _make(dataset, settings)), options
@@ -56,8 +57,8 @@ def _make(dataset: NoisyDataset, settings: Settings) -> nn.Module:
     model = settings.model
     if not callable(model) or isinstance(model, nn.Module):  # one instance could not start anew in each fold
         raise ValueError(
-            "model must be 'auto', a name, or a function (input_shape, num_classes) -> nn.Module; "
-            f"got {model!r}."
+            "model must be 'auto', a name, a classifier, or a function (input_shape, num_classes) -> "
+            f"nn.Module; got {model!r}."
         )
     shape = tuple(dataset.inputs.shape[1:])
     if dataset.kind == "image":

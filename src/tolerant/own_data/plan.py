@@ -14,7 +14,7 @@ import torch
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.default_q import default_q
-from tolerant.own_data.network import choose_network, has_photographs
+from tolerant.own_data.network import NETWORK, choose_network, has_photographs
 from tolerant.own_data.settings import TRUNCATED, Settings
 from tolerant.train.engine.job import Job
 from tolerant.train.engine.recipe import Recipe
@@ -83,7 +83,7 @@ def _recipe(dataset: NoisyDataset, settings: Settings) -> Recipe:
         augment="flip-crop" if has_photographs(dataset) else "none",  # a mirrored letter is another one
         center="pixel" if settings.standardise else "none",
         scale="auto" if settings.standardise else "unit",
-        dropout=_FEATURES_LEFT_OUT if settings.pretrained and settings.model == "auto" else 0.0,
+        dropout=_FEATURES_LEFT_OUT if settings.pretrained and settings.model in ("auto", NETWORK) else 0.0,
         precision=settings.precision,
         validation_fraction=fraction,
         select="validation" if fraction else "last",

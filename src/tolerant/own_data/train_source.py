@@ -18,6 +18,7 @@ from tolerant.own_data.classifiers.choose import takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import learn
 from tolerant.own_data.learned import Learned
+from tolerant.own_data.network import NETWORK
 from tolerant.own_data.pretrained import AUTO, NONE, Say
 from tolerant.own_data.run_folder import save_run
 from tolerant.own_data.settings import Settings
@@ -54,7 +55,7 @@ def train_source(
     the same way.
     """
     ranks = current_ranks()
-    if features == AUTO and settings.model != AUTO:
+    if features == AUTO and settings.model not in (AUTO, NETWORK):
         features = NONE  # who names a network means it to see the pictures
     place = str(pick_device(device))
     data = CorrectedRows.read(

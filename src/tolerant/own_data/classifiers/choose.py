@@ -20,6 +20,7 @@ from tolerant.own_data.classifiers.member import (
     own_member,
 )
 from tolerant.own_data.classifiers.temper import ClassWeight, choose_tau
+from tolerant.own_data.network import NETWORK
 from tolerant.own_data.settings import TRUNCATED, Settings
 from tolerant.train.networks import NETWORKS
 
@@ -45,8 +46,8 @@ def takes_classifiers(settings: Settings) -> bool:
 def members_for(dataset: NoisyDataset, settings: Settings) -> list[Member]:
     """The classifiers to be fitted to these rows; none if it is to be a network."""
     model = settings.model
-    if isinstance(model, str) and model not in ("auto", *CLASSIFIERS, *NETWORKS):
-        known = ["auto", *CLASSIFIERS, *NETWORKS]
+    known = ["auto", *CLASSIFIERS, NETWORK, *NETWORKS]
+    if isinstance(model, str) and model not in known:
         raise ValueError(
             f"model must be one of {', '.join(known)}; got {model!r}. {did_you_mean(model, known)}"
         )

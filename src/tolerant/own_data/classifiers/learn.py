@@ -19,6 +19,7 @@ from tolerant.own_data.classifiers.temper import agreement, choose_tau, temper
 from tolerant.own_data.learn_network import score_network
 from tolerant.own_data.learned import Learned, Tried
 from tolerant.own_data.lost_classes import warn_of_lost_classes
+from tolerant.own_data.network import NETWORK
 from tolerant.own_data.out_of_fold import OutOfFold, fold_parts
 from tolerant.own_data.plan import LEAST_TO_PRUNE
 from tolerant.own_data.pretrained import Say
@@ -49,7 +50,7 @@ class Trial:
         score = agreement(
             task.dataset.given_labels[held_out], scored.probs[held_out].argmax(1), task.dataset.num_classes
         )
-        tried = (*self.tried, Tried("network", score, time.perf_counter() - start))
+        tried = (*self.tried, Tried(NETWORK, score, time.perf_counter() - start))
         return replace(self, tried=tried, network_is_best=score > self.choice.score), scored
 
 
