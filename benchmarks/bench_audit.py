@@ -5,8 +5,9 @@
 
 All three use the same network, optimiser, number of epochs and noisy validation (`NoisyLabelClassifier`'s
 defaults for networks), and five folds. CCE: trained on all rows, ranked by out-of-fold p_y. cleanlab:
-`CleanLearning` around the CCE network, ranked by its self-confidence scores. Average precision: of the ranking of all rows,
-wrong labels first, against the true labels, which nothing else has seen. Times are processor time.
+`CleanLearning` around the CCE network, ranked by its self-confidence scores. Average precision: of the
+ranking of all rows, wrong labels first, against the true labels, which nothing else has seen. Times are
+processor time.
 """
 
 from __future__ import annotations
