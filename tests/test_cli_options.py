@@ -113,6 +113,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("predict table rows.csv --split test", "rows.csv takes no option 'split' for rows of this run"),
         ("predict table rows.csv --text words", "takes no option 'text' for rows of this run; it takes id"),
         ("predict table rows.csv --file words", "takes no option 'file' for rows of this run; it takes id"),
+        ("predict table rows.csv --label a", "No such option: --label"),
         ("predict table rows.csv --root x", "--root: is the folder of the published data sets"),
         ("predict text rows.csv --file words", "takes no option 'file' for rows of this run; it takes text"),
         ("predict image photos --id a", "photos takes no option 'id' for rows of this run; it takes split"),

@@ -138,6 +138,40 @@ def test_a_row_is_scored_by_a_model_that_saw_no_copy_of_it():
         assert sum(row in part for part in seen) == 2  # all folds but its own
 
 
+class NothingLearnt:
+    """A candidate that remembers what it was to be fitted to."""
+
+    def __init__(self):
+        self.fitted = []
+
+    def plan(self, dataset, sample_weight, name, k=None):
+        return dataset, sample_weight
+
+    def fit_each(self, plans, side_by_side, then):
+        for number, plan in enumerate(plans):
+            self.fitted.append(plan)
+            then(number, None)
+
+    def probs(self, fitted, dataset):
+        return np.full((len(dataset), dataset.num_classes), 0.25, np.float32)
+
+
+def test_rows_of_weight_zero_are_scored_and_fitted_to_nothing():
+    rows, weight = table(60), np.repeat([0.0, 1.0, 2.0], 20)
+    candidate = NothingLearnt()
+    assert out_of_fold(rows, candidate, folds=4, seed=0, sample_weight=weight).held_out.all()
+    for part, part_weight in candidate.fitted:
+        assert np.array_equal(part_weight, weight[part.ids])
+        assert part_weight.min() > 0
+    one_class = np.where(rows.given_labels == 0, 1.0, 0.0)
+    assert not out_of_fold(rows, candidate, folds=4, seed=0, sample_weight=one_class).held_out.any()
+
+
+def test_the_final_training_prunes_at_the_k_that_the_folds_chose():
+    learned = quick(table(), Settings(epochs=6, lr=0.01, k="auto"))
+    assert learned.job.prune.k == learned.k != 0.5
+
+
 def test_held_out_rows_are_kept_as_training_would_have():
     data = table()
     learned = quick(data, Settings(epochs=12, lr=0.01, k=0.9))
@@ -161,25 +195,26 @@ def test_what_a_person_decided_trains_whatever_the_folds_think():
 
 
 @pytest.mark.parametrize(
-    ("shape", "q", "model", "augment"),
+    ("shape", "q", "model", "hidden", "augment"),
     [
-        ((200, 32, 32, 3), 0.3, "small-cnn", "flip-crop"),
-        ((5000, 28, 28, 3), 0.38, "small-cnn", "flip-crop"),
-        ((200, 16, 16, 3), 0.38, "small-cnn", "none"),
-        ((200, 27, 32, 3), 0.38, "small-cnn", "none"),
-        ((200, 15, 16, 3), 0.38, "mlp", "none"),
-        ((200, 32, 32, 1), 0.38, "mlp", "none"),
-        ((200, 32, 33, 1), 0.38, "small-cnn", "none"),
-        ((200, 9), 0.38, "mlp", "none"),
+        ((200, 32, 32, 3), 0.3, "small-cnn", None, "flip-crop"),
+        ((5000, 28, 28, 3), 0.38, "small-cnn", None, "flip-crop"),
+        ((200, 16, 16, 3), 0.38, "small-cnn", None, "none"),
+        ((200, 27, 32, 3), 0.38, "small-cnn", None, "none"),
+        ((200, 15, 16, 3), 0.38, "mlp", (256,), "none"),
+        ((200, 32, 32, 1), 0.38, "mlp", (256,), "none"),
+        ((200, 32, 33, 1), 0.38, "small-cnn", None, "none"),
+        ((200, 9), 0.38, "mlp", (256,), "none"),
+        ((200, 2049), 0.38, "mlp", (64,), "none"),
     ],
 )
-def test_photographs_have_a_small_q_while_few_a_convolution_and_flips(shape, q, model, augment):
+def test_photographs_have_a_small_q_while_few_a_convolution_and_flips(shape, q, model, hidden, augment):
     kind, dtype = ("image", np.uint8) if len(shape) == 4 else ("table", np.float32)
     labels = np.arange(shape[0]) % 2
     data = NoisyDataset(np.zeros(shape, dtype), labels, None, ("a", "b"), kind=kind)
     job = make_job(data, Settings(), torch.device("cpu"), k=0.5)
     assert job.loss_args == {"q": q}
-    assert (job.model, job.recipe.augment) == (model, augment)
+    assert (job.model, job.model_args.get("hidden"), job.recipe.augment) == (model, hidden, augment)
     assert job.guards == Guards()  # a model that doubts most labels is too weak to judge
 
 

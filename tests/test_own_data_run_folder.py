@@ -27,9 +27,10 @@ from tolerant.data.readers import pictures as data_pictures
 from tolerant.files import write_atomic
 from tolerant.own_data import Settings
 from tolerant.own_data.corrected_rows import CorrectedRows
+from tolerant.own_data.run_folder import holds_run
 from tolerant.review import CorrectedLabels
 from tolerant.review.page import MOST_SHOWN
-from tolerant.train.engine.job import Callback, Job, Record
+from tolerant.train import Callback, Job, Record
 
 
 def test_audit_of_a_run_is_what_the_run_said(trained, tmp_path):
@@ -272,6 +273,8 @@ def test_a_training_that_was_stopped_is_no_folder_of_pictures(tmp_path, left):
     for command in (("audit", tmp_path / "run"), ("predict", tmp_path / "run", "digits")):
         with pytest.raises(ValueError, match="holds a training that was stopped"):
             tolerant(*command)
+    (tmp_path / "run" / "other pictures").mkdir()
+    assert not holds_run(tmp_path / "run")
 
 
 def test_checkpoints_on_another_disk(tmp_path):

@@ -20,10 +20,9 @@ from typer.testing import CliRunner
 from tolerant import find_suspects
 from tolerant.cli import make_app
 from tolerant.csv_cells import csv_text
-from tolerant.data.dataset import NoisyDataset
-from tolerant.noise.corrupt import corrupt
-from tolerant.noise.transition import symmetric
-from tolerant.own_data.run_folder.save import _CURVES as CURVES
+from tolerant.data import NoisyDataset
+from tolerant.noise import corrupt, symmetric
+from tolerant.own_data.run_folder.save import CURVES
 from tolerant.review import apply_corrections, read_corrections, write_page
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")

@@ -23,7 +23,7 @@ from tolerant.review.page import write_page
 from tolerant.suspects import Suspects
 from tolerant.train import TrainResult
 
-_CURVES = {
+CURVES = {
     "train_loss": "training loss",
     "validation_accuracy": "held-out rows labelled as given",
     "kept_fraction": "kept, of the rows that the folds left in",
@@ -121,6 +121,6 @@ def write_list_and_page(
         suspects,
         dataset,
         title=title,
-        history={words: [record.get(name) for record in history] for name, words in _CURVES.items()},
+        history={words: [record.get(name) for record in history] for name, words in CURVES.items()},
         limit=limit,
     )
