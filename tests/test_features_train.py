@@ -180,6 +180,27 @@ def test_texts(tmp_path):
     assert labels == ["animal", "vehicle", "animal", "vehicle"]
 
 
+def test_texts_take_what_tells_their_labels_better(tmp_path, monkeypatch):
+    """Words where they are enough, features where each text has words of its own; without true labels."""
+    monkeypatch.setattr("tolerant.own_data.pretrained.default_extractor", lambda kind: "wordllama")
+    rng = np.random.default_rng(0)
+    things = WORDS  # with a number behind them, each is a word of its own, but not a piece of one
+    meanings = [f"the {rng.choice(things[n % 2])}{rng.integers(10**6)}" for n in range(320)]
+    codes = [f"x{rng.integers(10**6)} code{'ab'[n % 2]}" for n in range(320)]
+    for name, texts, said in (
+        ("meanings", meanings, "trained on the features. Without: --features none"),
+        ("codes", codes, "trained on the words. Otherwise: --features wordllama"),
+    ):
+        true = np.arange(320) % 2
+        given = np.where(rng.random(320) < 0.1, 1 - true, true)
+        lines = [f"{text},{label}" for text, label in zip(texts, given, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines]))
+        out = tolerant(
+            "train", tmp_path / f"{name}.csv", "--out", tmp_path / name, "--folds", 0, "--epochs", 3
+        )
+        assert said in out.replace("\n", " ")
+
+
 def test_estimator_on_pictures_and_texts(pictures):
     images, true, given = pictures
     model = NoisyLabelClassifier(features="lite0", epochs=8, folds=2, random_state=0).fit(images, given)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_extractor
 from tolerant.own_data.network import has_photographs
+from tolerant.own_data.text_features import LEAST_TO_CHOOSE, agreements, is_clearly_better
 
 AUTO, NONE = "auto", "none"
 _BUNDLED_SIDE, _OTHER_SIDE = 112, 224
@@ -24,9 +25,10 @@ def picture_side(wanted: str) -> int | None:
 def choose_extractor(
     dataset: NoisyDataset, wanted: str, *, device: str, say: Say = lambda line: None
 ) -> Extractor | None:
-    """The extractor that is asked for by name; with "auto" a bundled one, if there is one for photographs.
+    """The extractor that is asked for by name; with "auto" a bundled one, where one is installed and helps.
 
-    Photographs are pictures in colour of at least 28 x 28 pixels. ``say`` is told of what nobody asked for.
+    That is for photographs, pictures in colour of at least 28 x 28 pixels, and for texts whose given labels
+    it tells better than their words do. ``say`` is told of what nobody asked for.
     """
     if wanted == NONE:
         return None
@@ -37,6 +39,8 @@ def choose_extractor(
                 "table of numbers. Leave it out."
             )
         return load_extractor(wanted, dataset.kind, device)
+    if dataset.kind == "text":
+        return _choose_for_texts(dataset, device, say)
     if not has_photographs(dataset):
         return None
     name = default_extractor("image")
@@ -48,3 +52,22 @@ def choose_extractor(
         return None
     say(f"These look like photographs: trained on features of {name}. Without: --features {NONE}")
     return load_extractor(name, "image", device)
+
+
+def _choose_for_texts(dataset: NoisyDataset, device: str, say: Say) -> Extractor | None:
+    name = default_extractor("text")
+    if name is None or len(dataset) < LEAST_TO_CHOOSE:
+        return None
+    extractor = load_extractor(name, "text", device)
+    words, features = agreements(dataset, extractor)
+    better = is_clearly_better(features, words)
+    say(
+        f"Of {len(words):,} given labels a linear model that has not seen them tells {words.mean():.1%} by "
+        f"their words (TF-IDF) and {features.mean():.1%} by features of {name}: trained on "
+        + (
+            f"the features. Without: --features {NONE}"
+            if better
+            else f"the words. Otherwise: --features {name}"
+        )
+    )
+    return extractor if better else None

@@ -32,6 +32,11 @@ class SparseRows:
         self._matrix.eliminate_zeros()  # now equal rows are stored alike
         self.shape: tuple[int, int] = tuple(matrix.shape)
 
+    @property
+    def matrix(self) -> Any:
+        """The CSR matrix, scaled."""
+        return self._matrix
+
     def __len__(self) -> int:
         return self.shape[0]
 

@@ -1,0 +1,221 @@
+"""Pretrained features: photographs and texts with labels by people, beside logistic regression and cleanlab.
+
+    python benchmarks/bench_features.py pictures --out results/bench/features.jsonl
+    python benchmarks/bench_features.py texts --texts FOLDER --out results/bench/features.jsonl
+
+pictures: 5,000 rows of CIFAR-10N "worse" (about 40 % of the labels wrong), drawn anew for each seed, and
+2,000 of the test set, whose labels are clean and choose nothing. texts: TREC questions and YouTube
+comments (FOLDER/trec.json, FOLDER/youtube.json) with the labels that keyword rules vote for, with true ones,
+and with 40 % drawn at random. All methods see the same features; "average_precision" is that of the wrong
+labels, ranked by the out-of-fold probability of the given label (for cleanlab its own label quality).
+"processor_s" is of training and of the features, which are computed anew unless TOLERANT_CACHE names a folder
+that has them; "cached" says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from cleanlab.classification import CleanLearning
+from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from tolerant import NoisyLabelClassifier
+from tolerant.data import load
+from tolerant.data.features import extract, load_extractor
+from tolerant.experiment.row import hardware, versions
+from tolerant.noise import corrupt, uniform
+
+FOLDS = 5
+TINY_TEXTS = {
+    "classes": ["a", "b"],
+    "train": {
+        "text": ["a red car", "a small cat"] * 40,
+        "y_clean": [0, 1] * 40,
+        "votes": [[[0, 0]], [[1, 1]]] * 40,
+    },
+    "test": {"text": ["the car", "the cat"], "y_clean": [0, 1]},
+}
+Rows = tuple[Any, np.ndarray, np.ndarray, Any, np.ndarray]  # inputs, given and true labels; those of the test
+
+
+def photographs(seed: int, *, tiny: bool) -> Rows:
+    if tiny:
+        rng = np.random.default_rng(seed)
+        images, labels = rng.integers(0, 256, (TINY_ROWS, 32, 32, 3), np.uint8), np.arange(TINY_ROWS) % 10
+        return images, rng.permutation(labels), labels, images[:20], labels[:20]
+    rows, test = load("cifar10n-worse"), load("cifar10", split="test")
+    index = np.random.default_rng(seed).permutation(len(rows))[:5000]
+    inputs, true = np.asarray(rows.inputs[index]), rows.true_labels
+    assert true is not None
+    other = np.random.default_rng(0).permutation(len(test))[:2000]
+    return (
+        inputs,
+        rows.given_labels[index],
+        true[index],
+        np.asarray(test.inputs[other]),
+        test.given_labels[other],
+    )
+
+
+def texts(path: Path | None, noise: str, seed: int) -> Rows:
+    """Labels are what most rules vote for, the true ones, or those with so many drawn at random."""
+    data = json.loads(path.read_text()) if path else TINY_TEXTS
+    train, test = data["train"], data["test"]
+    inputs, true = np.array(train["text"], object), np.array(train["y_clean"])
+    given, kept = true, np.arange(len(true))
+    if noise == "rules":
+        votes = [np.bincount([label for _, label in found] or [0]) for found in train["votes"]]
+        given = np.array([int(count.argmax()) for count in votes])
+        kept = np.flatnonzero([bool(found) for found in train["votes"]])  # others have no label
+    elif noise != "true":
+        rate = float(noise.split()[1])
+        transition = uniform(len(data["classes"]), rate)
+        given = corrupt(true, transition, seed=seed, kind="uniform", rate=rate).given_labels
+    return inputs[kept], given[kept], true[kept], np.array(test["text"], object), np.array(test["y_clean"])
+
+
+def features(inputs: Any, name: str) -> np.ndarray:
+    found = extract(inputs, load_extractor(name, "text" if inputs.ndim == 1 else "image"))
+    return found[np.arange(len(found))]
+
+
+def scores(p_y: np.ndarray, given: np.ndarray, true: np.ndarray) -> float | None:
+    wrong = given != true
+    return round(float(average_precision_score(wrong, -p_y)), 4) if wrong.any() else None
+
+
+def accuracy(predicted: np.ndarray, true: np.ndarray) -> float:
+    return round(float((predicted == true).mean()), 4)
+
+
+def regression(x: Any, rows: Rows, x_test: Any) -> dict[str, Row]:
+    """Logistic regression and cleanlab around it, on features or words."""
+    _, given, true, _, test_true = rows
+    scaled = [] if hasattr(x, "tocsr") else [StandardScaler()]
+    # Of 0.001 to 1 that which agreed best with the given labels out of fold, for the features of pictures.
+    model = make_pipeline(
+        *scaled, LogisticRegression(C=0.001 if x.shape[1] > 1000 and scaled else 1.0, max_iter=300)
+    )
+    probs = cross_val_predict(model, x, given, cv=FOLDS, method="predict_proba")
+    p_y = probs[np.arange(len(given)), np.searchsorted(np.unique(given), given)]
+    agree = {
+        "agreement": round(float((probs.argmax(1) == np.searchsorted(np.unique(given), given)).mean()), 4)
+    }
+    plain = {"test_accuracy": accuracy(model.fit(x, given).predict(x_test), test_true), **agree}
+    cleaned = CleanLearning(model, cv_n_folds=FOLDS, verbose=False, seed=0)
+    words, labels = np.unique(given, return_inverse=True)
+    cleaned.fit(x, labels)
+    quality = cleaned.get_label_issues()["label_quality"].to_numpy()
+    return {
+        "logistic regression": {**plain, "average_precision": scores(p_y, given, true)},
+        "cleanlab": {
+            "test_accuracy": accuracy(words[cleaned.predict(x_test)], test_true),
+            "average_precision": scores(quality, given, true),
+        },
+    }
+
+
+def ours(rows: Rows, seed: int, tiny: bool, **options: Any) -> Row:
+    inputs, given, true, test, test_true = rows
+    start, processor = time.perf_counter(), time.process_time()
+    fit: dict[str, Any] = dict(TINY_FIT) if tiny else {"folds": FOLDS}
+    model = NoisyLabelClassifier(random_state=seed, device="cpu", **fit, **options).fit(inputs, given)
+    low, high = model.noise_rate_interval_
+    return {
+        "seconds": round(time.perf_counter() - start, 1),
+        "processor_s": round(time.process_time() - processor, 1),
+        "test_accuracy": accuracy(model.predict(test), test_true),
+        "average_precision": scores(model.p_y_, given, true),
+        "noise_rate": round(float((given != true).mean()), 4),
+        "estimated_rate": round(model.noise_rate_, 4),
+        "rate_low": round(low, 4),
+        "rate_high": round(high, 4),
+    }
+
+
+def measure(data: str, noise: str, seed: int, rows: Rows, name: str, tiny: bool) -> list[Row]:
+    said = {"data": data, "noise": noise, "seed": seed, "rows": len(rows[1]), "test_rows": len(rows[4])}
+    made = {
+        "hardware": hardware(torch.device("cpu")),
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+    }
+    found: list[Row] = [
+        {**said, "features": name, "method": "tolerant", **ours(rows, seed, tiny, features=name), **made}
+    ]
+    x, x_test = features(rows[0], name), features(rows[3], name)
+    compared = {name: (x, x_test)}
+    if rows[0].ndim == 1:
+        vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2)
+        words = vectorizer.fit_transform(rows[0]), vectorizer.transform(rows[3])
+        compared["tf-idf"] = words
+        known = (words[0], *rows[1:3], words[1], rows[4])
+        found.append({**said, "features": "tf-idf", "method": "tolerant", **ours(known, seed, tiny), **made})
+    for kind, (train, test) in compared.items():
+        for method, row in regression(train, rows, test).items():
+            found.append({**said, "features": kind, "method": method, **row, **made})
+    return found
+
+
+@contextmanager
+def own_cache() -> Iterator[bool]:
+    """Whether features were kept before; else they are computed anew, and kept until the end."""
+    if os.environ.get("TOLERANT_CACHE"):
+        yield True
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TOLERANT_CACHE"] = folder
+        try:
+            yield False
+        finally:
+            del os.environ["TOLERANT_CACHE"]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__)
+    add_seeds(parser, 3)
+    parser.add_argument("what", choices=("pictures", "texts"))
+    parser.add_argument("--texts", type=Path, help="folder of trec.json and youtube.json")
+    parser.add_argument("--features", help="default: lite0 for pictures, minilm for texts")
+    parser.add_argument("--noise", default="rules,true,uniform 0.4")
+    arguments = parser.parse_args(words)
+    warnings.simplefilter("ignore")
+    tiny = arguments.tiny
+    for seed in seeds_of(arguments):
+        with own_cache() as cached:
+            if arguments.what == "pictures":
+                rows = photographs(seed, tiny=tiny)
+                todo = [("cifar10n-worse", "people", rows, arguments.features or "lite0")]
+            else:
+                files = [None] if tiny else sorted(arguments.texts.glob("*.json"))
+                named = [(path.stem if path else "tiny", noise, path) for path in files
+                         for noise in arguments.noise.split(",")]  # fmt: skip
+                todo = [
+                    (data, noise, texts(path, noise, seed), arguments.features or "minilm")
+                    for data, noise, path in named
+                ]
+            for data, noise, rows, name in todo:
+                for row in measure(data, noise, seed, rows, name, tiny):
+                    row["cached"] = cached
+                    append(arguments.out, row)
+                    print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
