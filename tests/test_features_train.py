@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 
@@ -14,6 +15,8 @@ from tolerant import NoisyLabelClassifier
 from tolerant.cli import make_app
 from tolerant.data import features
 from tolerant.own_data.run_folder import load_run
+from tolerant.suspects import find_suspects
+from tolerant.suspects.evidence import find_evidence
 
 # Four pictures that a pretrained network tells apart and a mean of pixels does not.
 SIDE = 40
@@ -108,6 +111,54 @@ def test_another_extractor_is_refused_by_name(folder, tmp_path):
     path.write_text(json.dumps(spec))
     with pytest.raises(ValueError, match="got 'lite9'"):
         tolerant("predict", tmp_path / "run", folder, "--out", tmp_path / "x.csv")
+
+
+def test_neighbours_are_evidence(folder, tmp_path, pictures):
+    """Examples of both classes beside a suspect; the same picture with two labels; a row like no other."""
+    images, *_ = pictures
+    image = Image.fromarray(images[0]).resize((39, 39)).resize((SIDE, SIDE))
+    image.save(folder / "discs" / "twin.png")  # number 0 has stripes
+    noise = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
+    Image.fromarray(noise).save(folder / "discs" / "noise.png")
+    tolerant("train", folder, "--out", tmp_path / "run", *FEW)
+    lines = list(csv.DictReader((tmp_path / "run" / "suspects.csv").read_text().splitlines()))
+    notes = {line["id"]: line["note"] for line in lines}
+    assert notes["discs/twin.png"] == "same with another label"
+    run = load_run(tmp_path / "run")
+    rows = run.load_rows()
+    suspects = run.suspects(rows)
+    assert suspects.evidence is not None
+    assert suspects.evidence.notes() == [line["note"] for line in lines]
+    place = [str(name) for name in suspects.ids].index("discs/twin.png")
+    assert rows.ids[suspects.evidence.twin[place]] == "stripes/0.png"
+    for near, labels in (
+        (suspects.evidence.near_given, suspects.given_labels),
+        (suspects.evidence.near_suggested, suspects.suggested_labels),
+    ):
+        for found, label in zip(near, labels, strict=True):
+            assert set(rows.given_labels[found[found >= 0]]) <= {label}
+            assert not suspects.is_suspect[found[found >= 0]].any()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert '"examplePictures":["data:image/webp' in page
+    assert "Same with another label</option>" in page
+    before = (tmp_path / "run" / "suspects.csv").read_text()
+    tolerant("audit", tmp_path / "run")
+    assert (tmp_path / "run" / "suspects.csv").read_text() == before
+
+
+def test_a_row_like_no_other_is_maybe_none_of_the_classes():
+    rng = np.random.default_rng(0)
+    centres = np.eye(20)[:2] * 10
+    x = np.concatenate([centres[np.arange(300) % 2] + rng.normal(size=(300, 20)), -30 * np.eye(20)[[7]]])
+    labels = np.r_[np.arange(300) % 2, 0]
+    probs = np.where(np.eye(2)[labels] > 0, 0.9, 0.1)
+    probs[[3, 300]] = probs[[3, 300], ::-1]
+    suspects = find_suspects(labels, probs)
+    found = find_evidence(x.astype(np.float32), labels, suspects)
+    assert dict(zip(suspects.index.tolist(), found.notes(), strict=True)) == {
+        3: "",
+        300: "maybe none of the classes",
+    }
 
 
 def test_none_and_a_named_network_see_the_pictures(folder, tmp_path):

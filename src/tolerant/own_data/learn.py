@@ -15,7 +15,7 @@ from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.classifiers.choose import members_for
 from tolerant.own_data.classifiers.learn import learn_committee, trial_of_network_pays, try_members
 from tolerant.own_data.learn_network import learn_network
-from tolerant.own_data.learned import Learned
+from tolerant.own_data.learned import Learned, with_evidence
 from tolerant.own_data.pretrained import Say
 from tolerant.own_data.settings import TRUNCATED, Settings
 from tolerant.own_data.task import Task
@@ -75,7 +75,8 @@ def learn(
     task = Task(dataset, settings, folds, sample_weight, reviewed, original_labels)
     members = [] if start is not None else members_for(dataset, settings)
     if not members:
-        return learn_network(candidate, task, start=start, callbacks=callbacks)
+        learned = learn_network(candidate, task, start=start, callbacks=callbacks)
+        return with_evidence(learned, dataset) if settings.pretrained else learned
     trial = try_members(members, task, say)
     if trial_of_network_pays(task):
         trial, scored = trial.beside_network(task, candidate, say)

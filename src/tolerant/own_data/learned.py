@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.suspects import Suspects
+from tolerant.suspects.evidence import find_evidence
 from tolerant.train import Job, TrainResult
 
 
@@ -69,3 +71,9 @@ class Learned:
         if isinstance(self.fitted, Committee):
             return self.fitted.name
         return "a linear model" if self.training.model_args.get("hidden") == () else str(self.training.model)
+
+
+def with_evidence(learned: Learned, dataset: NoisyDataset) -> Learned:
+    """The same, with what the neighbours of the suspects say; for rows in which near means alike."""
+    found = find_evidence(dataset.inputs, dataset.given_labels, learned.suspects)
+    return replace(learned, suspects=replace(learned.suspects, evidence=found))

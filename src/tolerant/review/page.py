@@ -21,7 +21,7 @@ from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.review.charts import curves, heat_map, percent
 from tolerant.review.row_cells import columns_and_values, cut
-from tolerant.review.thumbnails import thumbnails
+from tolerant.review.thumbnails import EXAMPLE_PIXELS, thumbnails
 from tolerant.suspects import Suspects
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "review.js")
 MOST_SHOWN = 5_000
+_WITH_EXAMPLES = 500  # suspects whose nearest rows are shown: 3,500 small pictures take 5 MB
+_MOST_EXAMPLE = 200  # characters of a text that is shown beside a suspect
 _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
@@ -70,7 +72,7 @@ def write_page(
         )
     shown = suspects.head(limit)
     inputs = _inputs(shown, dataset, feature_names)
-    content = _columns(shown) | inputs
+    content = _columns(shown) | inputs | _evidence(shown, dataset, "pictures" in inputs)
     kind = "image" if "pictures" in inputs else dataset.kind
     summary = _summary(suspects, shown, title, history or {}) | {"kind": kind}
     write_atomic(path, _render(summary, content))
@@ -136,6 +138,28 @@ def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str]
     return {"features": names, "values": values}
 
 
+def _evidence(shown: Suspects, dataset: NoisyDataset, pictures: bool) -> dict[str, Any]:
+    """Notes on suspects, and the rows nearest to the first of them, of the given and the suggested class."""
+    found = shown.evidence
+    if found is None or not (pictures or dataset.kind == "text"):
+        return {}
+    first = found.head(_WITH_EXAMPLES)
+    slots = np.concatenate([first.near_given, first.near_suggested, first.twin[:, None]], axis=1)
+    rows, place = np.unique(slots, return_inverse=True)
+    place = place.reshape(slots.shape) - int(len(rows) > 0 and rows[0] < 0)  # -1 stays -1
+    rows = rows[rows >= 0]
+    small = thumbnails(dataset, rows, EXAMPLE_PIXELS) if pictures else None
+    words = None if pictures else [cut(str(text), _MOST_EXAMPLE) for text in dataset.inputs[rows]]
+    return {
+        "notes": found.notes(),
+        "near": place.tolist(),
+        "exampleLabels": dataset.given_labels[rows].tolist(),
+        "exampleIds": [str(dataset.ids[row]) for row in rows],
+        "examplePictures": small,
+        "exampleTexts": words,
+    }
+
+
 def _summary(
     suspects: Suspects,
     shown: Suspects,
@@ -154,6 +178,7 @@ def _summary(
         "weak": suspects.weak,
         "num_classes": len(names),
         "has_kept": suspects.kept is not None,
+        "has_notes": shown.evidence is not None and any(shown.evidence.notes()),
         "first_classes": names[:4],
         "kept_share": None if suspects.kept_share is None else percent(suspects.kept_share),
         "noise": {

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tolerant.csv_cells import csv_text
 from tolerant.extras import extra
 from tolerant.files import write_atomic
+from tolerant.suspects.evidence import Evidence
 from tolerant.suspects.rate import RateInterval
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Suspects:
     """[C, C] estimated, [i, j] = P(given = j given that true = i); before a review, if that is known."""
     kept_share: float | None
     """The share of all N rows that training kept."""
+    evidence: Evidence | None = None
+    """What the suspects' neighbours say; None where rows are not features in which near means alike."""
     num_reviewed: int = 0
     """Of the N rows, those whose label a person has decided. They are never listed."""
 
@@ -93,7 +96,7 @@ class Suspects:
         for name in _BY_SUSPECT:
             entries = getattr(self, name)
             first[name] = None if entries is None else entries[:count]
-        return replace(self, **first)
+        return replace(self, evidence=None if self.evidence is None else self.evidence.head(count), **first)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write `suspects.csv`, whole or not at all.
@@ -131,6 +134,7 @@ class Suspects:
             "p_right": self.p_right[self.index],
             "kept": [None] * len(self) if self.kept is None else self.kept,
             "pruned_at": self.prune_epochs(),
+            **({} if self.evidence is None else {"note": self.evidence.notes()}),
         }
 
     def prune_epochs(self) -> list[int | None]:

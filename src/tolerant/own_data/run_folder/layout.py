@@ -15,6 +15,7 @@ from torch import Tensor
 from tolerant.extras import extra
 from tolerant.files import read_json, write_atomic
 
+EVIDENCE = ("near_given", "near_suggested", "twin", "lonely")  # fields of `Evidence`, in its order
 FORMAT = 3
 READABLE = (2, 3)  # before 3 every model was a network
 # In the order in which a run is set aside; if that is interrupted, the rest is set aside the next time.

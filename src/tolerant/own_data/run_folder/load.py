@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,16 @@ from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.disk import read_classifiers
 from tolerant.own_data.doubts import find_doubts
-from tolerant.own_data.run_folder.layout import FORMAT, READABLE, holds_stopped_training, read_tensors
+from tolerant.own_data.run_folder.layout import (
+    EVIDENCE,
+    FORMAT,
+    READABLE,
+    holds_stopped_training,
+    read_tensors,
+)
 from tolerant.own_data.run_folder.same_data import label_digest, warn_of_edits
 from tolerant.suspects import Suspects
+from tolerant.suspects.evidence import Evidence
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.networks import build, input_size
@@ -90,7 +97,7 @@ class SavedRun:
             kept = stored["kept"]
             pruned = self.spec["k"] is not None or not kept.all()  # in training, or by the folds alone
             prior = self.spec.get("doubt_prior")  # older runs have none
-            return find_doubts(
+            found = find_doubts(
                 stored["given_labels"],
                 stored["probs"],
                 None if prior is None else np.array(prior),
@@ -104,6 +111,9 @@ class SavedRun:
                 groups=dataset.groups,
                 seed=self.spec["seed"] if "seed" in self.spec else self.spec["recipe"]["seed"],
             )
+            if len(found) and all(len(stored.get(name, ())) == len(found) for name in EVIDENCE):
+                found = replace(found, evidence=Evidence(*(stored[name] for name in EVIDENCE)))
+            return found
 
 
 def load_run(folder: str | os.PathLike[str]) -> SavedRun:

@@ -17,7 +17,7 @@ from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.disk import write_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learned import Learned
-from tolerant.own_data.run_folder.layout import FORMAT, set_aside, write_tensors
+from tolerant.own_data.run_folder.layout import EVIDENCE, FORMAT, set_aside, write_tensors
 from tolerant.own_data.run_folder.same_data import label_digest
 from tolerant.review.page import write_page
 from tolerant.suspects import Suspects
@@ -51,6 +51,8 @@ def save_run(
         "pruned_at": learned.pruned_at,
         "input_digests": data.input_digests,
     }
+    if (evidence := learned.suspects.evidence) is not None:
+        audit |= {name: getattr(evidence, name) for name in EVIDENCE}
     write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
     write_json(folder / "history.json", history)
     title = Path(source.name).name

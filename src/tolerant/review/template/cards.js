@@ -21,6 +21,28 @@ function prunedText(row) {
   return DATA.kept && !DATA.kept[row] ? "pruned" : "";
 }
 
+// The nearest believed rows of one class, or the twin with another label.
+function examples(row, title, places) {
+  const found = places.filter((place) => place >= 0);
+  if (!found.length) return [];
+  const items = found.map((place) => {
+    const label = `${DATA.exampleIds[place]}: ${className(DATA.exampleLabels[place])}`;
+    return DATA.examplePictures
+      ? make("img", { src: DATA.examplePictures[place], alt: label, title: label })
+      : make("q", { text: DATA.exampleTexts[place], title: label });
+  });
+  return [make("div", { class: "examples" }, make("span", { text: title }), ...items)];
+}
+
+function evidence(row) {
+  if (!DATA.near || row >= DATA.near.length) return [];
+  const near = DATA.near[row];
+  const given = className(DATA.given[row]);
+  const suggested = className(DATA.suggested[row]);
+  return [...examples(row, `nearest ${given}`, near.slice(0, 3)), ...examples(row, `nearest ${suggested}`, near.slice(3, 6)),
+    ...examples(row, near[6] >= 0 ? `the same, called ${className(DATA.exampleLabels[near[6]])}` : "", near.slice(6))];
+}
+
 function belief(kind, title, label, p) {
   const fill = make("span");
   fill.style.width = `${100 * p}%`;
@@ -57,7 +79,7 @@ function makeCard(row, position, total) {
   make("div", { class: "facts-of-row" },
     make("p", { class: "origin" }, rowId(DATA.ids[row]),
       make("span", { class: "verdict", hidden: "" }), make("span", { class: "pruned", text: prunedText(row) })),
-    beliefs),
+    beliefs, ...evidence(row), ...(DATA.notes && DATA.notes[row] ? [make("p", { class: "note", text: DATA.notes[row] })] : [])),
   make("div", { class: "decide", role: "group", "aria-label": "Decide" },
     button("accept", "Accept", suggested, "A"), button("keep", "Keep", given, "K"), button("change", "Other…", "label", "C")));
   paintCard(card);

@@ -13,6 +13,8 @@ const STATUS = {
   done: (row) => decided[row] !== NONE,
   pruned: (row) => !DATA.kept[row],
   kept: (row) => DATA.kept[row],
+  twins: (row) => DATA.notes[row].startsWith("same"),
+  lonely: (row) => DATA.notes[row].startsWith("maybe"),
 };
 const ORDER = {
   doubt: (a, b) => a - b,
