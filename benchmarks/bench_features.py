@@ -84,7 +84,7 @@ def texts(path: Path | None, noise: str, seed: int) -> Rows:
         given = np.array([int(count.argmax()) for count in votes])
         kept = np.flatnonzero([bool(found) for found in train["votes"]])  # others have no label
     elif noise != "true":
-        rate = float(noise.split()[1])
+        rate = float(noise.split("-")[1])
         transition = uniform(len(data["classes"]), rate)
         given = corrupt(true, transition, seed=seed, kind="uniform", rate=rate).given_labels
     return inputs[kept], given[kept], true[kept], np.array(test["text"], object), np.array(test["y_clean"])
@@ -198,7 +198,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--texts", type=Path, help="folder of trec.json and youtube.json")
     parser.add_argument("--features", help="default: lite0 for pictures, minilm for texts")
     parser.add_argument("--only", help="this method alone: the others do not depend on the seed of pictures")
-    parser.add_argument("--noise", default="rules,true,uniform 0.4")
+    parser.add_argument("--noise", default="rules,true,uniform-0.4")
     arguments = parser.parse_args(words)
     warnings.simplefilter("ignore")
     tiny = arguments.tiny

@@ -19,7 +19,10 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     "bench_classes": [("--only digits20,zipf300", "classes.jsonl")],
     "bench_data": [("", None)],
     "bench_estimate": [("", None)],
-    "bench_features": [("pictures", "features.jsonl"), ("texts --features wordllama", "features.jsonl")],
+    "bench_features": [
+        ("pictures", "features.jsonl"),
+        ("texts --features wordllama --noise uniform-0.4", "features.jsonl"),
+    ],
     "bench_linear": [("", "linear_h200.jsonl")],
     "bench_loss": [("", "loss_cpu.json")],
     "bench_loss_gpu": [("", "loss_h200.jsonl")],
