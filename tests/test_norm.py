@@ -9,8 +9,8 @@ import torch
 from interpreted import DEVICE, from_outside, on_device, run_interpreted
 from torch import Tensor, nn
 
+from tolerant.kernels import batch_norm as kernels
 from tolerant.kernels import can
-from tolerant.kernels import norm as kernels
 from tolerant.train import build
 from tolerant.train.networks.norm import BatchNorm
 

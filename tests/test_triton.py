@@ -22,7 +22,7 @@ from tolerant.kernels.triton.loss import phi_loss
 from tolerant.losses import REGISTRY, make_loss
 
 try:
-    from tolerant.kernels.triton.phi import FORMS
+    from tolerant.kernels.triton.forms import FORMS
 except ImportError:  # no Triton for this system
     FORMS = {}
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from tolerant.kernels.log_prob import log_p_y as _log_p_y_of_rows
 from tolerant.losses.binary import binary_lq_loss as binary_lq_loss
-from tolerant.losses.check import check_label_range, check_logits_and_labels, check_tensor
 from tolerant.losses.full_row import *  # noqa: F403
+from tolerant.losses.input_checks import check_label_range, check_logits_and_labels, check_tensor
 from tolerant.losses.linear import linear_lq_loss as linear_lq_loss
 from tolerant.losses.phi import *  # noqa: F403
 from tolerant.losses.reduction import rows_of

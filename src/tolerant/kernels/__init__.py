@@ -2,5 +2,5 @@
 
 `can` says which way serves a call, and nobody else does. A loss of p_y has three: `plain`, made of the
 primitives of `log_prob`, is the reference, and what compilers and transforms see; `cpu` forms loss and
-gradient in one sweep, `triton` in one launch on a GPU. `linear` has the last layer in it; `norm`: batch norm.
+gradient in one sweep, `triton` in one launch on a GPU. `linear_chunks` has the last layer in it.
 """

@@ -27,23 +27,17 @@ def way_of_loss(
     """
     if labels.is_floating_point() or impl == "plain":
         return "plain"
-    if impl in ("auto", "triton"):
-        serves = run_triton(logits, *weights)
-        has_form = serves and has_triton_form(form)
-        if has_form:
-            return "triton"
-        if impl == "triton":
-            needs = (
-                "a loss with a Triton form; this one has none"
-                if serves
-                else (
-                    "logits on a CUDA GPU (compute capability 8.0 or newer) with Triton "
-                    f"installed; got logits on {logits.device}"
-                )
-            )
-            raise ValueError(f"impl='triton' needs {needs}. impl='auto' falls back by itself.")
-        return "fused" if logits.is_cpu and run_now(logits) else "plain"
-    return "fused"
+    if impl == "fused":
+        return "fused"
+    served = run_triton(logits, *weights)
+    if served and has_triton_form(form):
+        return "triton"
+    if impl == "triton":
+        gpu = "logits on a CUDA GPU (compute capability 8.0 or newer) with Triton installed"
+        needs = f"{gpu}; got logits on {logits.device}"
+        needs = "a loss with a Triton form; this one has none" if served else needs
+        raise ValueError(f"impl='triton' needs {needs}. impl='auto' falls back by itself.")
+    return "fused" if logits.is_cpu and run_now(logits) else "plain"
 
 
 def run_triton(logits: Tensor, *weights: Tensor | None) -> bool:
@@ -64,7 +58,7 @@ def run_triton(logits: Tensor, *weights: Tensor | None) -> bool:
 
 
 def has_triton_form(name: str) -> bool:
-    from tolerant.kernels.triton.phi import FORMS
+    from tolerant.kernels.triton.forms import FORMS
 
     return name in FORMS
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tolerant.kernels import can
 from tolerant.kernels.log_prob import compute_dtype
 from tolerant.kernels.plain import phi_at
-from tolerant.losses.check import check_reduction, check_tensor
+from tolerant.losses.input_checks import check_reduction, check_tensor
 from tolerant.losses.phi import lq_or_truncated
 from tolerant.losses.reduction import nan_if_zero
 

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tolerant.kernels import can
-from tolerant.kernels.linear import Job, linear_phi_rows, rows_of_a_chunk
+from tolerant.kernels.linear_chunks import Job, linear_phi_rows, rows_of_a_chunk
 from tolerant.kernels.log_prob import compute_dtype
-from tolerant.losses.check import check_reduction, check_tensor
+from tolerant.losses.input_checks import check_reduction, check_tensor
 from tolerant.losses.phi import lq_or_truncated
 from tolerant.losses.reduction import to_rows, weigh_rows
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from tolerant.kernels import can, cpu, plain
 from tolerant.kernels.plain import finite_rows, weigh
 from tolerant.kernels.triton.loss import phi_loss
-from tolerant.losses.check import check_impl, check_reduction
 from tolerant.losses.declaration import declare, refuse_unknown
 from tolerant.losses.domain import Domain
+from tolerant.losses.input_checks import check_impl, check_reduction
 from tolerant.losses.reduction import reverse_mode_only, to_rows, weigh_rows
 
 
@@ -154,7 +154,7 @@ class PhiLoss(RobustLoss):
     tensor(1.6931)
     """
 
-    form: ClassVar[str] = ""  # its name in `kernels.triton.phi`, which need not have it
+    form: ClassVar[str] = ""  # its name in `kernels.triton.forms`, which need not have it
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tolerant.kernels.log_prob import compute_dtype
 from tolerant.kernels.plain import RowWeight
-from tolerant.losses.check import check_label_range, check_logits_and_labels, check_vector
+from tolerant.losses.input_checks import check_label_range, check_logits_and_labels, check_vector
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -73,9 +73,9 @@ def launch(
     plan: Plan | None = None,
 ) -> Tensor:
     """Run the kernels; the gradient goes to `grad` (which may be `logits` itself), where given."""
-    from tolerant.kernels.triton import rows as kernels
+    from tolerant.kernels.triton import loss_kernels as kernels
     from tolerant.kernels.triton import sums
-    from tolerant.kernels.triton.phi import constants
+    from tolerant.kernels.triton.forms import constants
 
     n, num_classes = logits.shape
     function, numbers = constants(call.form, call.hyper)
@@ -135,8 +135,8 @@ def _launch_rows(
     common: dict[str, Any],
 ) -> None:
     """Run `row_kernel`; ``others`` are its tensors after the logits."""
+    from tolerant.kernels.triton import loss_kernels as kernels
     from tolerant.kernels.triton import parts as exchange
-    from tolerant.kernels.triton import rows as kernels
 
     n, num_classes = logits.shape
     # Logits loaded at once: 16 bytes where every row starts at a multiple of 16 bytes, else fewer.
@@ -194,7 +194,7 @@ def _ticket(device: torch.device) -> Tensor | None:
 
 def scale_(grad: Tensor, upstream: Tensor) -> Tensor:
     """Multiply contiguous rows (N, C) by a number or one number a row, in place, on the device."""
-    from tolerant.kernels.triton import rows as kernels
+    from tolerant.kernels.triton import loss_kernels as kernels
 
     n, num_classes = grad.shape
     cols = min(_power_of_2(num_classes), 4096)

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tolerant.kernels import batch_norm as kernels
 from tolerant.kernels import can
-from tolerant.kernels import norm as kernels
 
 
 class BatchNorm(nn.BatchNorm2d):

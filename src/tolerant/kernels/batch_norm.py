@@ -33,7 +33,7 @@ def apply_stats(
     x: Tensor, residual: Tensor | None, stats: Tensor, norm: nn.BatchNorm2d, relu: bool
 ) -> Tensor:
     """``relu((x - stats[0]) * stats[1] * weight + bias + residual)`` in one pass, on a GPU."""
-    from tolerant.kernels.triton import norm as kernels
+    from tolerant.kernels.triton import norm_kernels as kernels
 
     channels = x.shape[1]
     m = x.numel() // channels
@@ -60,7 +60,7 @@ class _NormRelu(torch.autograd.Function):
         relu: bool,
         tickets: Tensor,
     ) -> Tensor:
-        from tolerant.kernels.triton import norm as kernels
+        from tolerant.kernels.triton import norm_kernels as kernels
 
         channels = x.shape[1]
         m = x.numel() // channels
@@ -79,7 +79,7 @@ class _NormRelu(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        from tolerant.kernels.triton import norm as kernels
+        from tolerant.kernels.triton import norm_kernels as kernels
 
         x, y, stats, weight, bias = ctx.saved_tensors
         channels = x.shape[1]

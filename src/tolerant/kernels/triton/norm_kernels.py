@@ -1,4 +1,4 @@
-"""Batch norm's kernels, which `tolerant.kernels.norm` launches: two launches forward, two backward.
+"""Batch norm's kernels, which `tolerant.kernels.batch_norm` launches: two launches forward, two backward.
 
 A picture batch in channels-last order is a matrix of ``m`` places by ``C`` channels. The two kernels
 that sum over places split them among programs; the last program to finish adds the partial sums,
