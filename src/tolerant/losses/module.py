@@ -38,7 +38,7 @@ class RobustLoss(nn.Module):
     """
 
     name: ClassVar[str]  # in the registry
-    paper: ClassVar[str]
+    paper: ClassVar[str] = ""
     limits: ClassVar[str] = ""
     domains: ClassVar[dict[str, Domain]] = {}  # of the hyper-parameters; like the defaults, from `__init__`
     defaults: ClassVar[dict[str, Any]] = {}
