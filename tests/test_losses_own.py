@@ -252,8 +252,9 @@ def test_what_cannot_work_is_refused_when_the_class_is_made():
 def test_only_the_package_s_own_formulas_have_triton_forms(monkeypatch):
     """A formula of one's own takes the plain path on a GPU, also where a loss of ours has its name."""
 
-    class Renamed(Poly1Loss):
+    class Renamed(PhiLoss):
         name = "lq"
+        phi, weight = Poly1Loss.phi, Poly1Loss.weight
 
     class Changed(LqLoss):
         phi, weight = tolerant.MAELoss.phi, tolerant.MAELoss.weight

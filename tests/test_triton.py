@@ -19,7 +19,7 @@ from tolerant.kernels.plain import phi_at
 from tolerant.kernels.triton import launch as triton_launch
 from tolerant.kernels.triton.launch import Call, Plan, launch
 from tolerant.kernels.triton.loss import phi_loss
-from tolerant.losses import REGISTRY, make_loss
+from tolerant.losses import REGISTRY, CCELoss, LqLoss, PhiLoss, make_loss
 
 try:
     from tolerant.kernels.triton.forms import FORMS
@@ -70,8 +70,7 @@ def plain(
 def fused(
     logits: Tensor, labels: Tensor, phi: str = "lq", sample_weight: Tensor | None = None, **options: object
 ) -> Tensor:
-    loss = make_loss(phi, impl="plain", **{**HYPER[phi], **options})  # plain where it is differentiated twice
-    return phi_loss(logits, labels, sample_weight, loss)
+    return phi_loss(logits, labels, sample_weight, make_loss(phi, **{**HYPER[phi], **options}))
 
 
 def hard_rows(num_classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -428,6 +427,36 @@ def test_gradcheck_and_gradgradcheck(kind: str) -> None:
     y = torch.tensor([0, 2], device=DEVICE)
     assert torch.autograd.gradcheck(lambda t: fused(t, y, reduction="sum" if kind == "tile" else "none"), z)
     assert torch.autograd.gradgradcheck(lambda t: fused(t, y, reduction="none"), z)
+
+
+class Halved(LqLoss):
+    """A child with a number and a `forward` of its own, and its parent's formula."""
+
+    def __init__(self, *, twice_q: float = 1.0) -> None:
+        super().__init__(q=twice_q / 2)
+
+    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        return 3 * super().forward(logits, labels, sample_weight)
+
+
+@on_device
+@pytest.mark.parametrize("loss", [CCELoss(label_smoothing=0.2), Halved(), LqLoss(reduction="none")])
+def test_modules_take_the_kernels_and_are_differentiated_twice(
+    loss: PhiLoss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    z = torch.randn(3, 4, device=DEVICE, dtype=torch.float64).requires_grad_()
+    y = torch.tensor([0, 2, 1], device=DEVICE)
+    weight = torch.rand(3, device=DEVICE, dtype=torch.float64)
+    monkeypatch.setattr(can, "run_triton", lambda *_: False)
+    plain_value = loss(z, y, weight)
+    plain_grad = gradient(plain_value.sum(), z)
+    monkeypatch.setattr(can, "run_triton", lambda *_: True)  # also in the interpreter
+    value = loss(z, y, weight)
+    torch.testing.assert_close(value, plain_value)
+    for again in (True, False):  # the second one by the kernels
+        (grad,) = torch.autograd.grad(value.sum(), z, create_graph=again, retain_graph=True)
+        torch.testing.assert_close(grad, plain_grad)
+    assert torch.autograd.gradgradcheck(lambda t: loss(t, y, weight), z)
 
 
 @on_device

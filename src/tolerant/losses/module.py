@@ -182,7 +182,7 @@ class PhiLoss(RobustLoss):
         way = can.way_of_loss(
             rows.logits, rows.labels, self.class_weight, rows.sample_weight, form=self.form, impl=self.impl
         )
-        loss = self.frozen(impl="plain")
+        loss = self.frozen()
         if way == "triton":  # weighs and reduces by itself
             value = phi_loss(rows.logits, rows.labels, rows.sample_weight, loss)
             return value.reshape(rows.shape) if self.reduction == "none" else value
@@ -190,6 +190,10 @@ class PhiLoss(RobustLoss):
         if way == "fused":
             return weighed.reduce(cpu.phi_rows(z, y, row_weight, loss, self.reduction != "none"))
         return weighed.reduce(plain.phi_rows(z, y, row_weight, loss))
+
+    def plain_value(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Tensor:
+        """What `forward` here gives, by the plain way; a child's own `forward` may do more with it."""
+        return PhiLoss.forward(self.frozen(impl="plain"), logits, labels, sample_weight)
 
 
 P = ParamSpec("P")

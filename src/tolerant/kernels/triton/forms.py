@@ -9,6 +9,8 @@ hyper-parameters, and a loss that needs fewer leaves the last ones alone.
 # (what Triton compiles is not what Python's types describe)
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -149,7 +151,12 @@ FORMS: dict[str, Callable[..., tuple[Any, list[float]]]] = {
 }
 
 
+@functools.cache
+def _numbers(form: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(FORMS[form]).parameters)
+
+
 def constants(form: str, hyper: Mapping[str, float]) -> tuple[Any, list[float]]:
-    """The Triton function of a loss, and its four numbers."""
-    function, numbers = FORMS[form](**hyper)
+    """The Triton function of a loss, and its four numbers; a child of the loss may have more of them."""
+    function, numbers = FORMS[form](*(hyper[name] for name in _numbers(form)))
     return function, [float(x) for x in numbers] + [0.0] * (4 - len(numbers))

@@ -20,7 +20,7 @@ from tolerant.kernels.triton.launch import Call, launch, scale_
 
 
 class Loss(Phi, Protocol):
-    """A loss of p_y that has a Triton form; its own `forward` takes the plain path."""
+    """A loss of p_y that has a Triton form."""
 
     class_weight: Tensor | None
     ignore_index: int
@@ -32,7 +32,7 @@ class Loss(Phi, Protocol):
     @property
     def hyper(self) -> Mapping[str, float]: ...
 
-    def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor: ...
+    def plain_value(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Tensor: ...
 
 
 def phi_loss(logits: Tensor, labels: Tensor, sample_weight: Tensor | None, loss: Loss) -> Tensor:
@@ -109,5 +109,5 @@ def _plain_grad(
     """The gradient from the plain path: can be differentiated again, and takes any upstream gradient."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        value = loss.forward(logits, labels, sample_weight)
+        value = loss.plain_value(logits, labels, sample_weight)
     return torch.autograd.grad(value, logits, upstream, create_graph=again)[0]
