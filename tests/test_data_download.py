@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import pickle
 import resource
 import signal
-import subprocess
-import sys
 import tarfile
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -167,6 +167,7 @@ def test_interrupted_by_a_key(server: Server, tmp_path: Path, monkeypatch: pytes
 def test_killed_half_way(server: Server, tmp_path: Path) -> None:
     """What a killed process leaves behind is never taken for the data set."""
     whole = server.paths["/cifar10/cifar10-binary.tar.gz"]
+    killed = threading.Event()
 
     def stall(handler: Any) -> None:
         handler.send_response(200)
@@ -174,21 +175,16 @@ def test_killed_half_way(server: Server, tmp_path: Path) -> None:
         handler.end_headers()
         handler.wfile.write(whole[:-5])
         handler.wfile.flush()
-        worker.wait()
+        killed.wait(timeout=60)
 
     server.paths["/cifar10/cifar10-binary.tar.gz"] = stall
-    code = (
-        "import sys, pytest; from pathlib import Path\n"
-        "sys.path.insert(0, sys.argv[1]); import data_makers\n"
-        "data_makers.publish(pytest.MonkeyPatch(), 'cifar10', sys.argv[2])\n"
-        "from tolerant.data import download; download('cifar10', sys.argv[3])\n"
-    )
-    here = str(Path(__file__).parent)
-    worker = subprocess.Popen([sys.executable, "-c", code, here, server.url, str(tmp_path)])
-    while worker.poll() is None and not any(p.stat().st_size for p in tmp_path.rglob("tmp*")):
+    worker = multiprocessing.get_context("fork").Process(target=download, args=("cifar10", tmp_path))
+    worker.start()
+    while worker.is_alive() and not any(p.stat().st_size for p in tmp_path.rglob("tmp*")):
         time.sleep(0.01)
     worker.kill()
-    worker.wait()
+    worker.join()
+    killed.set()
     assert left(tmp_path), "the test is about what is left"
     assert downloads()["cifar10"].missing(tmp_path)
     with pytest.raises(FileNotFoundError, match="tolerant download cifar10"):

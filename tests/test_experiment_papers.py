@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import forked, without_modules
 
 from tolerant.cli import reproduce
 from tolerant.cli.report import NAMES as REPORTED
@@ -74,9 +72,8 @@ PUBLISHED = """
 ]}}
 """
 COMMANDS = """
-import sys
 from tolerant.experiment import papers
-papers.__path__.append(sys.argv[1])
+papers.__path__.append("papers")
 from typer.testing import CliRunner
 from tolerant.cli import make_app
 for words in (
@@ -92,7 +89,7 @@ for words in (
 """
 
 
-def test_a_second_paper_is_one_folder(tmp_path: Path) -> None:
+def test_a_second_paper_is_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Card, grid, numbers: reproduced and reported beside the paper's, under a name of its own."""
     folder = tmp_path / "papers" / "toy2020"
     folder.mkdir(parents=True)
@@ -100,14 +97,9 @@ def test_a_second_paper_is_one_folder(tmp_path: Path) -> None:
     (folder / "grids.py").write_text(GRIDS)
     (folder / "published.json").write_text(PUBLISHED)
     (folder / "sums.py").write_text("def tables():\n    return 'two and two are four'\n")
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, str(tmp_path / "papers")],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "300"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    done = forked(without_modules(COMMANDS))
     assert done.returncode == 0, done.stderr
     assert "- width: Not stated; 8." in done.stdout
     assert "1 of 1 runs are stored in results" in done.stdout

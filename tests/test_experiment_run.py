@@ -412,7 +412,7 @@ def test_a_script_without_a_main_guard_is_told(tmp_path: Path, first: str) -> No
 
 
 @pytest.mark.filterwarnings("ignore:pruning at k")  # three epochs are few
-def test_thirty_runs_survive_kill_9_of_driver_and_workers(tmp_path: Path) -> None:
+def test_a_grid_survives_kill_9_of_driver_and_workers(tmp_path: Path) -> None:
     rng = random.Random(0)
     code = "import typer; from tolerant.cli.reproduce import reproduce; typer.run(reproduce)"
     command = [sys.executable, "-c", code, "digits", "--workers", "2", "--epochs", "3"]
@@ -421,17 +421,17 @@ def test_thirty_runs_survive_kill_9_of_driver_and_workers(tmp_path: Path) -> Non
     store = Store(tmp_path / "results")
     kills = {"driver": 0, "worker": 0}
     seen: set[str] = set()
-    seeds, log = 3, tmp_path / "log"
+    seeds, log = 1, tmp_path / "log"
     while True:
         with log.open("a") as file:
             driver = subprocess.Popen([*command, "--seeds", str(seeds)], env=environment, stderr=file)
         try:
-            while driver.poll() is None and sum(kills.values()) < 4:
+            while driver.poll() is None and sum(kills.values()) < 2:
                 # Wait for work to be under way (new rows since the last kill), then for any moment in it.
                 if len(store.keys() - seen) < 2:
                     time.sleep(0.05)
                     continue
-                time.sleep(0.3 * rng.random())  # of a second in which a fast machine ends ten of the thirty
+                time.sleep(0.3 * rng.random())  # of a second in which a fast machine ends all ten
                 target = min(kills, key=lambda who: (kills[who], who == "driver"))
                 pids = _workers(driver.pid) if target == "worker" else [driver.pid]
                 with suppress(ProcessLookupError):  # it has just ended
@@ -444,16 +444,16 @@ def test_thirty_runs_survive_kill_9_of_driver_and_workers(tmp_path: Path) -> Non
             driver.kill()
         assert driver.returncode in (0, -signal.SIGKILL), log.read_text()
         if driver.returncode == 0:
-            if sum(kills.values()) == 4:
+            if sum(kills.values()) == 2:
                 break
-            seeds += 1  # it was all over before the fourth kill: ten more runs
+            seeds += 1  # it was all over before the second kill: ten more runs
             assert seeds < 10, kills
     lines = (tmp_path / "results" / "digits.jsonl").read_text().splitlines()
     keys = [json.loads(line)["key"] for line in lines if line.endswith("}")]
     wanted = [changed(spec, {"epochs": 3}) for spec in named_grid("digits", range(seeds))]
     assert sorted(keys) == sorted(spec.key for spec in wanted)
     assert len(keys) == 10 * seeds
-    assert kills == {"driver": 2, "worker": 2}
+    assert kills == {"driver": 1, "worker": 1}
     # A run that was cut and resumed ends as one that was not.
     sample = rng.sample([spec for spec in wanted if spec.needs is None], 2)
     calm = run(sample, results=tmp_path / "calm", checkpoints=tmp_path / "calm-runs")

@@ -112,7 +112,7 @@ def _write_many(folder: str, first: int) -> None:
 
 
 def test_several_writers_lose_and_double_nothing(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     # The ranges overlap: 5 keys are written by two processes.
     team = [context.Process(target=_write_many, args=(str(tmp_path), n)) for n in (0, 5)]
     for process in team:

@@ -8,11 +8,10 @@ import os
 import resource
 import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import forked
 
 from tolerant.files import read_json, replacing, write_atomic, write_json
 
@@ -148,13 +147,14 @@ def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
 def test_a_killed_writer_leaves_the_old_content(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write_atomic(path, "old")
-    code = (
-        "import os, sys\n"
-        "from tolerant.files import replacing\n"
-        "with replacing(sys.argv[1]) as f:\n"
-        "    f.write(b'half'); f.flush(); os.kill(os.getpid(), 9)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", code, str(path)]).returncode == -9
+
+    def write_half() -> None:
+        with replacing(path) as file:
+            file.write(b"half")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert forked(write_half).returncode == -signal.SIGKILL
     assert path.read_text() == "old"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -425,14 +423,6 @@ def test_rows_of_a_changed_protocol_are_mentioned(tmp_path: Path) -> None:
     said = cli("table1", "--results", str(other.folder)).output
     assert "No stored rows yet." in said
     assert "Rows of a changed protocol: 1; --changed all shows them." in said
-
-
-def test_reports_do_not_load_the_trainer() -> None:
-    code = (
-        "import sys, tolerant.report.document;"
-        "sys.exit(any(name.startswith('tolerant.train') for name in sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_run_that_never_pruned_is_drawn_without_its_precision(store: Store) -> None:
