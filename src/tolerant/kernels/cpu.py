@@ -94,11 +94,7 @@ def _sweep(
 
 
 def _in_blocks(
-    logits: Tensor,
-    column: Tensor,
-    row_weight: RowWeight,
-    gradient: Tensor | None,
-    loss: Phi,
+    logits: Tensor, column: Tensor, row_weight: RowWeight, gradient: Tensor | None, loss: Phi
 ) -> Tensor:
     """log p_y of all rows, and their gradient, a block of rows at a time in one small space."""
     dtype = compute_dtype(logits)

@@ -31,9 +31,6 @@ class NCELoss(RobustLoss):
         return _normalised(CCELoss.bare(), logits, labels)
 
 
-nce_loss = function_of(NCELoss)
-
-
 class NFLLoss(RobustLoss):
     """Normalised focal loss."""
 
@@ -48,9 +45,6 @@ class NFLLoss(RobustLoss):
         return _normalised(FocalLoss.bare(gamma=self.gamma), logits, labels)
 
 
-nfl_loss = function_of(NFLLoss)
-
-
 class NGCELoss(RobustLoss):
     """Normalised L_q (generalised cross entropy)."""
 
@@ -63,9 +57,6 @@ class NGCELoss(RobustLoss):
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         return _normalised(LqLoss.bare(q=self.q), logits, labels)
-
-
-ngce_loss = function_of(NGCELoss)
 
 
 class GJSLoss(RobustLoss):
@@ -115,9 +106,6 @@ class GJSLoss(RobustLoss):
         return rows.reduce(weigh(self.row_losses(view, rows.labels, *more), rows.weight))
 
 
-gjs_loss = function_of(GJSLoss)
-
-
 class BootstrapLoss(RobustLoss):
     """Soft bootstrapping: cross entropy with the label mixed with the model's own probabilities.
 
@@ -139,9 +127,6 @@ class BootstrapLoss(RobustLoss):
         return -self.beta * _pick(log_p, labels) + (1 - self.beta) * _for_label(entropy, labels)
 
 
-bootstrap_soft_loss = function_of(BootstrapLoss)
-
-
 class HardBootstrapLoss(BootstrapLoss):
     """Hard bootstrapping: cross entropy with the label mixed with the model's own prediction."""
 
@@ -155,6 +140,12 @@ class HardBootstrapLoss(BootstrapLoss):
         return -self.beta * _pick(log_p, labels) - (1 - self.beta) * _for_label(log_p.amax(-1), labels)
 
 
+# The functions of `tolerant.functional`; here, so that type checkers know the arguments.
+nce_loss = function_of(NCELoss)
+nfl_loss = function_of(NFLLoss)
+ngce_loss = function_of(NGCELoss)
+gjs_loss = function_of(GJSLoss)
+bootstrap_soft_loss = function_of(BootstrapLoss)
 bootstrap_hard_loss = function_of(HardBootstrapLoss)
 
 

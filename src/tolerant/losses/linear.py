@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -127,19 +129,12 @@ class LinearLqLoss(nn.Module):
         sample_weight: Tensor | None = None,
     ) -> Tensor:
         return linear_lq_loss(
-            hidden,
-            weight,
-            labels,
-            q=self.q,
-            k=self.k,
-            bias=bias,
-            sample_weight=sample_weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            chunk_rows=self.chunk_rows,
-            accumulate_fp32=self.accumulate_fp32,
+            hidden, weight, labels, bias=bias, sample_weight=sample_weight, **self._options()
         )
 
-    def extra_repr(self) -> str:
+    def _options(self) -> dict[str, Any]:
         names = ("q", "k", "ignore_index", "reduction", "chunk_rows", "accumulate_fp32")
-        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
+        return {name: getattr(self, name) for name in names}
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._options().items())

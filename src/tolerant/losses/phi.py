@@ -7,8 +7,8 @@ right after it the weight. The weight is written out because autograd differenti
 ``expm1 + 1``, which is 0 from log p_y = -17 on in fp32: a dead gradient.
 """
 
-# No softmax, clamp, one-hot or reduction belongs into a formula. A class and its function are all there is to
-# a loss: the registry, the public names, the API page and the tests find them here.
+# No softmax, clamp, one-hot or reduction belongs into a formula. A class, and its function in the list below,
+# are all there is to a loss: the registry, the public names, the API page and the tests find them here.
 
 from __future__ import annotations
 
@@ -85,9 +85,6 @@ class CCELoss(PhiLoss):
         return total / torch.where(divisor == 0, 1.0, divisor)
 
 
-cce_loss = function_of(CCELoss)
-
-
 class MAELoss(PhiLoss):
     r"""Mean absolute error, :math:`\lVert e_y - p \rVert_1 = 2 (1 - p_y)`.
 
@@ -105,9 +102,6 @@ class MAELoss(PhiLoss):
 
     def weight(self, log_p_y: Tensor) -> Tensor:
         return 2 * torch.exp(log_p_y)
-
-
-mae_loss = function_of(MAELoss)
 
 
 class LqLoss(PhiLoss):
@@ -137,9 +131,6 @@ class LqLoss(PhiLoss):
     def weight(self, log_p_y: Tensor) -> Tensor:
         # A masked label has log p_y = -inf, and 0 * inf is NaN where cross entropy's weight is 1.
         return torch.ones_like(log_p_y) if self.q < LEAST_Q else torch.exp(self.q * log_p_y)
-
-
-lq_loss = function_of(LqLoss)
 
 
 class TruncatedLqLoss(LqLoss):
@@ -173,14 +164,6 @@ class TruncatedLqLoss(LqLoss):
         return torch.where(log_p_y <= math.log(self.k), 0.0, super().weight(log_p_y))
 
 
-truncated_lq_loss = function_of(TruncatedLqLoss)
-
-
-def lq_or_truncated(q: float, k: float | None, **common: Unpack[Common]) -> PhiLoss:
-    """L_q, or truncated at k if given, for one call."""
-    return LqLoss.bare(q=q, **common) if k is None else TruncatedLqLoss.bare(q=q, k=k, **common)
-
-
 class FocalLoss(PhiLoss):
     r"""Focal loss, :math:`-(1 - p_y)^\gamma \log p_y`: stresses hard rows, the opposite of robust.
 
@@ -207,9 +190,6 @@ class FocalLoss(PhiLoss):
         finite = log_p_y.clip(min=-1e30, max=-1e-30)
         rest = _rest(finite)
         return rest**self.gamma * (1 - self.gamma * torch.exp(log_p_y) * finite / rest)
-
-
-focal_loss = function_of(FocalLoss)
 
 
 class TaylorLoss(PhiLoss):
@@ -241,9 +221,6 @@ class TaylorLoss(PhiLoss):
         return torch.exp(log_p_y) * total
 
 
-taylor_loss = function_of(TaylorLoss)
-
-
 class RCELoss(PhiLoss):
     r"""Reverse cross entropy, :math:`-A (1 - p_y)` with log 0 read as A < 0, ``log_zero``: a multiple of MAE.
 
@@ -263,9 +240,6 @@ class RCELoss(PhiLoss):
 
     def weight(self, log_p_y: Tensor) -> Tensor:
         return -self.log_zero * torch.exp(log_p_y)
-
-
-rce_loss = function_of(RCELoss)
 
 
 class SCELoss(RCELoss):
@@ -296,9 +270,6 @@ class SCELoss(RCELoss):
         return self.alpha + self.beta * super().weight(log_p_y)
 
 
-sce_loss = function_of(SCELoss)
-
-
 class AGCELoss(PhiLoss):
     r"""Asymmetric generalised cross entropy, :math:`((a + 1)^q - (a + p_y)^q) / q`, a, q > 0.
 
@@ -321,9 +292,6 @@ class AGCELoss(PhiLoss):
     def weight(self, log_p_y: Tensor) -> Tensor:
         p_y = torch.exp(log_p_y)
         return p_y * (self.a + p_y) ** (self.q - 1)
-
-
-agce_loss = function_of(AGCELoss)
 
 
 class AULLoss(PhiLoss):
@@ -351,9 +319,6 @@ class AULLoss(PhiLoss):
         return torch.exp(log_p_y) * ((self.a - 1) + _rest(log_p_y)) ** (self.p - 1)
 
 
-aul_loss = function_of(AULLoss)
-
-
 class AELLoss(PhiLoss):
     r"""Asymmetric exponential loss, :math:`\exp(-p_y / a)`, a > 0.
 
@@ -373,9 +338,6 @@ class AELLoss(PhiLoss):
     def weight(self, log_p_y: Tensor) -> Tensor:
         p_y = torch.exp(log_p_y)
         return p_y / self.a * torch.exp(p_y / -self.a)
-
-
-ael_loss = function_of(AELLoss)
 
 
 class PHuberLoss(PhiLoss):
@@ -401,9 +363,6 @@ class PHuberLoss(PhiLoss):
 
     def weight(self, log_p_y: Tensor) -> Tensor:
         return torch.exp((log_p_y + math.log(self.tau)).clip(max=0))
-
-
-phuber_loss = function_of(PHuberLoss)
 
 
 class JSLoss(PhiLoss):
@@ -437,7 +396,25 @@ class JSLoss(PhiLoss):
         return torch.exp(finite) * slope / -math.log1p(-self.pi)
 
 
+# The functions of `tolerant.functional`; here, so that type checkers know the arguments.
+cce_loss = function_of(CCELoss)
+mae_loss = function_of(MAELoss)
+lq_loss = function_of(LqLoss)
+truncated_lq_loss = function_of(TruncatedLqLoss)
+focal_loss = function_of(FocalLoss)
+taylor_loss = function_of(TaylorLoss)
+rce_loss = function_of(RCELoss)
+sce_loss = function_of(SCELoss)
+agce_loss = function_of(AGCELoss)
+aul_loss = function_of(AULLoss)
+ael_loss = function_of(AELLoss)
+phuber_loss = function_of(PHuberLoss)
 js_loss = function_of(JSLoss)
+
+
+def lq_or_truncated(q: float, k: float | None, **common: Unpack[Common]) -> PhiLoss:
+    """L_q, or truncated at k if given, for one call."""
+    return LqLoss.bare(q=q, **common) if k is None else TruncatedLqLoss.bare(q=q, k=k, **common)
 
 
 def _rest(log_p_y: Tensor) -> Tensor:

@@ -62,11 +62,7 @@ def _call(loss: Loss) -> Call:
 class _PhiLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        logits: Tensor,
-        labels: Tensor,
-        weight: Tensor | None,
-        sample_weight: Tensor | None,
-        loss: Loss,
+        logits: Tensor, labels: Tensor, weight: Tensor | None, sample_weight: Tensor | None, loss: Loss
     ) -> tuple[Tensor, Tensor | None]:
         # fp16 is formed in the backward pass: it reaches down to 6e-8 only, and a loss scale must
         # come in before it is rounded.
