@@ -306,6 +306,7 @@ def test_resumed_is_as_if_never_stopped(tmp_path, after_epoch):
     save = ModelCheckpoint(dirpath=tmp_path, save_top_k=-1, save_on_train_epoch_end=after_epoch)
     trainer(4, PruneRows(SCHEDULE), save).fit(Module(), *loaders())
     resumed, prune = Module(), PruneRows(SCHEDULE, restore_best=False)
+    trainer(3, prune).fit(Module(), *loaders())  # used before: what that training found is not this one's
     trainer(6, prune, save).fit(resumed, *loaders(), ckpt_path=save.best_model_path)
 
     assert resumed.trained == whole.trained[4:]
@@ -368,10 +369,15 @@ def test_two_ranks_are_one_process_with_the_same_global_batch(tmp_path):
     assert sum(told(two, 2, 0)["kept"]) < ROWS
 
 
-def test_selects_without_pruning():
-    module, prune = Module(), PruneRows(monitor="val_acc")
-    trainer(2, prune).fit(module, *loaders())
-    assert prune.best_epoch in (0, 1)
+@pytest.mark.parametrize(("mode", "best"), [("max", 0), ("min", 1)])
+def test_selects_without_pruning(mode, best):
+    class Scripted(Module):
+        def validation_step(self, batch, batch_idx):
+            self.log("score", [0.6, 0.2, 0.2][self.current_epoch])
+
+    prune = PruneRows(monitor="score", mode=mode)
+    trainer(3, prune, num_sanity_val_steps=0).fit(Scripted(), *loaders())
+    assert prune.best_epoch == best
     with pytest.raises(RuntimeError, match="kept is known once"):
         _ = prune.kept
 

@@ -451,7 +451,7 @@ def _rank(rank: int, folder: str) -> None:
             found[f"{rows_at_once} {type(ids[0]).__name__}"] = history
     guarded = Pruner(9, [0, 0, 0, 0, 0, 1, 1, 1, 1], guards=Guards())
     for doubted in (5, 4, 3):  # too many; all of class 1; three of its four
-        mine = range(9)[rank::2]
+        mine = [*range(9)[rank::2], 8]  # both ranks name row 8
         counts = guarded.update(mine, [0.9 if row < 9 - doubted else 0.1 for row in mine])
         found[f"guarded {doubted}"] = [counts, int(guarded.p_y.isnan().sum()), guarded.kept.tolist()]
     pruner = Pruner(3)

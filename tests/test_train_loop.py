@@ -13,8 +13,9 @@ from torch import nn
 from train_helpers import CLASSES, pictures, quick, table
 
 import tolerant.data.batches as batches
+from tolerant.data import NoisyDataset
 from tolerant.data.augment import augment
-from tolerant.data.dataset import LazySubset, NoisyDataset
+from tolerant.data.dataset import LazySubset
 from tolerant.data.split import split_validation
 from tolerant.losses import LqLoss
 from tolerant.train import (
@@ -27,10 +28,11 @@ from tolerant.train import (
     Recipe,
     Run,
     build,
+    pick_device,
     predict_log_proba,
     train,
 )
-from tolerant.train.engine.device import keep_freed_memory, pick_device
+from tolerant.train.engine.device import keep_freed_memory
 from tolerant.train.engine.device_rows import Rows
 from tolerant.train.engine.ranks import Ranks
 from tolerant.train.engine.weights import Weights

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -25,6 +26,7 @@ from torch import nn
 from train_helpers import quick, table
 
 import tolerant.files
+from tolerant.data import NoisyDataset
 from tolerant.losses import make_loss
 from tolerant.noise.transition import symmetric
 from tolerant.train import Callback, PruneSchedule, TrainResult, train
@@ -190,6 +192,44 @@ def test_a_finished_run_is_read_back_without_training(tmp_path, uninterrupted):
     again = fit(checkpoint=tmp_path, callbacks=[After(29, lambda: heard.append(1))])
     assert not heard
     assert_same(again, uninterrupted)
+
+
+def test_a_checkpoint_of_before_is_gone_on_from(tmp_path):
+    """Written by version 0.1.0 after seven of ten epochs; losses have since been rounded differently."""
+    folder = tmp_path / "run"
+    shutil.copytree(Path(__file__).parent / "checkpoint_of_before", folder)
+    stored = json.loads((folder / "checkpoint.json").read_text())
+    best = load_file(folder / "best-00003.safetensors")
+    job = {"recipe": quick(epochs=10, lr=0.3), "model_args": {"hidden": (8,)}}
+    job["prune"] = PruneSchedule(4, 2, 0.3)
+    gone_on, whole = fit(checkpoint=folder, **job), fit(**job)
+    assert gone_on.history[:7] == stored["history"]
+    assert gone_on.epoch == whole.epoch == 3
+    assert all(torch.equal(tensor, best[name]) for name, tensor in gone_on.model.state_dict().items())
+    assert np.array_equal(gone_on.kept, whole.kept)
+    assert np.array_equal(gone_on.pruned_at, whole.pruned_at)
+    assert not whole.kept.all()
+    for record, expected in zip(gone_on.history[7:], whole.history[7:], strict=True):
+        assert record["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-4)
+
+
+def test_what_the_best_epoch_was_is_gone_on_from(tmp_path):
+    """Where no epoch beats the most frequent label the loss chooses: that of the best one must be known."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(800, 4)).astype(np.float32)
+    given = (rng.random(800) < 0.05 * np.exp(inputs[:, 0]) / np.exp(0.5)).astype(np.int64)
+    data = NoisyDataset(inputs, given, None, ("often", "rare"))
+    recipe = quick(epochs=6, lr=0.02, validation_fraction=0.25)
+    job = {"model": "mlp", "loss": "cce", "recipe": recipe, "device": "cpu", "progress": "quiet"}
+    whole = train(data, **job)
+    assert whole.epoch > 2
+
+    def stop():
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        train(data, **job, checkpoint=tmp_path, callbacks=[After(2, stop)])
+    assert_same(train(data, **job, checkpoint=tmp_path), whole)
 
 
 def test_checkpoint_of_another_run_is_refused(tmp_path):

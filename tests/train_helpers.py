@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data import NoisyDataset
 from tolerant.train import Recipe
 
 CLASSES = ("a", "b", "c", "d")

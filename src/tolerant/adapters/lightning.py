@@ -28,8 +28,7 @@ from torch.utils.data import (
 from tolerant.adapters.alternating import IGNORED, Alternating
 from tolerant.extras import extra
 from tolerant.functional import log_p_y
-from tolerant.train import Alternation, Guards, Pruner, PruneSchedule
-from tolerant.train.rounds.guards import MOSTLY_RIGHT
+from tolerant.train import MOSTLY_RIGHT, Alternation, Guards, Pruner, PruneSchedule
 
 lightning = extra("lightning.pytorch", install="lightning")
 

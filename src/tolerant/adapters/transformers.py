@@ -31,8 +31,7 @@ from tolerant.adapters.alternating import IGNORED, Alternating
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.functional import log_p_y
-from tolerant.train import Alternation, Guards, PruneSchedule
-from tolerant.train.rounds.guards import MOSTLY_RIGHT
+from tolerant.train import MOSTLY_RIGHT, Alternation, Guards, PruneSchedule
 
 transformers = extra("transformers", install="transformers")
 

@@ -18,6 +18,8 @@ and reads back.
 """
 
 from tolerant.data.standardise import Preprocess
+from tolerant.train.engine.device import pick_device
+from tolerant.train.engine.display import ProgressMode
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.engine.fleet import Fleet
 from tolerant.train.engine.job import Callback, Job, Record
@@ -29,11 +31,12 @@ from tolerant.train.engine.result import TrainResult
 from tolerant.train.engine.train_job import train
 from tolerant.train.networks import NETWORKS, Network, build
 from tolerant.train.rounds.alternation import Alternation
-from tolerant.train.rounds.guards import Guards
+from tolerant.train.rounds.guards import MOSTLY_RIGHT, Guards
 from tolerant.train.rounds.pruner import Pruner
 from tolerant.train.rounds.schedule import PruneSchedule
 
 __all__ = [
+    "MOSTLY_RIGHT",
     "NETWORKS",
     "Alternation",
     "Callback",
@@ -43,6 +46,7 @@ __all__ = [
     "Job",
     "Network",
     "Preprocess",
+    "ProgressMode",
     "PruneSchedule",
     "Pruner",
     "Recipe",
@@ -51,6 +55,7 @@ __all__ = [
     "TrainResult",
     "build",
     "join_ranks",
+    "pick_device",
     "predict_log_proba",
     "train",
 ]
