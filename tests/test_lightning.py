@@ -306,7 +306,8 @@ def test_resumed_is_as_if_never_stopped(tmp_path, after_epoch):
     save = ModelCheckpoint(dirpath=tmp_path, save_top_k=-1, save_on_train_epoch_end=after_epoch)
     trainer(4, PruneRows(SCHEDULE), save).fit(Module(), *loaders())
     resumed, prune = Module(), PruneRows(SCHEDULE, restore_best=False)
-    trainer(3, prune).fit(Module(), *loaders())  # used before: what that training found is not this one's
+    other = DataLoader(tensors(ROWS, 2), 32, shuffle=True)
+    trainer(3, prune).fit(Module(), other, loaders()[1])  # what this one found is not the resumed one's
     trainer(6, prune, save).fit(resumed, *loaders(), ckpt_path=save.best_model_path)
 
     assert resumed.trained == whole.trained[4:]

@@ -199,6 +199,19 @@ def test_pruning_keeps_what_the_best_model_so_far_believes():
     assert last["prune_recall"] == pytest.approx((~after.kept)[wrong].mean())
 
 
+def test_training_goes_on_from_the_current_weights_not_from_those_that_pruned():
+    job = Job(
+        dataset=table(), model="mlp", loss="lq", recipe=quick(epochs=20), prune=PruneSchedule(20, 1, 0.6)
+    )
+    run = Run(job, CPU)
+    list(run.go())
+    assert run.alternation.best_epoch < 19
+    before = {name: tensor.clone() for name, tensor in run.weights.tensors().items()}
+    list(run._prune())
+    assert not run.alternation.kept.all()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in run.weights.tensors().items())
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_where_no_epoch_beats_the_most_frequent_label_the_loss_chooses(weighted):
     """Of ties the first was taken: an epoch of a few steps, whose ranking was that of its first weights.

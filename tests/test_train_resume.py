@@ -47,6 +47,7 @@ def uninterrupted() -> TrainResult:
     result = fit()
     assert 0 < result.epoch < 29
     assert not result.kept.all()
+    assert np.array_equal(result.pruned_at == -1, result.kept)
     return result
 
 
@@ -113,17 +114,23 @@ class Interrupting(nn.Module):
         return self.net(x)
 
 
-def test_ctrl_c_saves_in_the_middle_of_an_epoch(tmp_path):
+@pytest.mark.parametrize("held_out", [0.1, 0.0], ids=["best-prunes", "current-prunes"])
+def test_ctrl_c_saves_in_the_middle_of_an_epoch(tmp_path, held_out):
+    """An epoch that pruning begins: without validation rows the model that pruned is no longer there."""
     torch.manual_seed(0)
-    model = Interrupting()
-    wanted = fit(model=model)
-    Interrupting.calls, Interrupting.at = 0, 53  # 5 steps an epoch until pruning
+    select = "validation" if held_out else "last"
+    recipe = replace(RECIPE, validation_fraction=held_out, select=select)
+    run = {"model": Interrupting(), "recipe": recipe}
+    Interrupting.at = -1
+    wanted = fit(**run)
+    at = 10 * (5 if held_out else 6) + 3  # steps an epoch until pruning
+    Interrupting.calls, Interrupting.at = 0, at
     with pytest.raises(KeyboardInterrupt):
-        fit(model=model, checkpoint=tmp_path, checkpoint_every=100)
+        fit(**run, checkpoint=tmp_path, checkpoint_every=100)
     record = json.loads((tmp_path / "checkpoint.json").read_text())
-    assert record["step"] > 0
-    assert Interrupting.calls == 53
-    assert_same(fit(model=model, checkpoint=tmp_path, checkpoint_every=100), wanted)
+    assert (record["epoch"], record["step"]) == (10, 3)
+    assert Interrupting.calls == at
+    assert_same(fit(**run, checkpoint=tmp_path, checkpoint_every=100), wanted)
 
 
 def test_ctrl_c_without_a_folder_just_ends():
