@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from tolerant.train import (
     predict_log_proba,
     train,
 )
+from tolerant.train.engine import loop
 from tolerant.train.engine.device import keep_freed_memory
 from tolerant.train.engine.device_rows import Rows
 from tolerant.train.engine.ranks import Ranks
@@ -210,6 +212,18 @@ def test_training_goes_on_from_the_current_weights_not_from_those_that_pruned():
     list(run._prune())
     assert not run.alternation.kept.all()
     assert all(torch.equal(tensor, before[name]) for name, tensor in run.weights.tensors().items())
+
+
+def test_a_row_that_is_kept_again_was_not_pruned_for_good(monkeypatch):
+    job = Job(dataset=table(), model="mlp", loss="lq", recipe=quick(), prune=PruneSchedule(0, 1, 0.5))
+    run = Run(job, CPU)
+    for run.epoch, pruned in enumerate(([3, 4], [4, 5], [4])):
+        log_p_y = torch.zeros(297)
+        log_p_y[pruned] = -9.0
+        monkeypatch.setattr(loop, "score", lambda *_, scored=log_p_y, **__: Mock(log_p_y=scored))
+        list(run._prune())
+    assert np.flatnonzero(run.pruned_at >= 0).tolist() == [4]
+    assert run.pruned_at[4] == 0
 
 
 @pytest.mark.parametrize("weighted", [False, True])
