@@ -5,15 +5,15 @@
 
 CHOICES = {
     "weight decay 2e-4 in torch's sense": (
-        "We read the paper's 1e-4 as a penalty 1e-4 ‖w‖², whose gradient is 2e-4 w. In first trials, whose "
-        "rows are not stored, torch's 1e-4 fell well short of the paper at uniform 0.8 (`--change "
-        "weight_decay=1e-4`)."
+        "We read the paper's 1e-4 as a penalty 1e-4 ‖w‖², whose gradient is 2e-4 w. On Fashion-MNIST at "
+        "uniform 0.8 torch's 1e-4 (`--change weight_decay=1e-4`) ends 1.1 to 2.8 points below the paper, 2e-4 "
+        "0.7 to 1.1."
     ),
     "uniform noise over all classes": (
         "Labels are drawn from ALL classes, the true one included: at rate 0.4 and ten classes, 36 % of "
         'the labels are wrong. Section 4.2 says "mapping a true label to a random label through uniform '
-        'sampling", but section 3.1 defines it over the other classes. In first trials, whose rows are not '
-        "stored, that reading (`--change noise=symmetric`) fell well short of the paper at 0.8."
+        'sampling", but section 3.1 defines it over the other classes. Read so (`--change noise=symmetric`), '
+        "L_q on Fashion-MNIST at 0.8 ends 7.5 points below the paper."
     ),
     "torch's initialisation": (
         "Not stated. He normal (`--change model.init=he`) makes the convolutions' weights 2.4 times as "
