@@ -22,8 +22,7 @@ EXPECTED = {
 
 CONFIGURATIONS: list[dict[str, Any]] = [
     {"folds": 2, "k": "auto"},
-    {"folds": 0, "loss": "cce", "model": "mlp", "batch_size": 16},
-    {"folds": 0, "q": 0.5, "class_weight": "balanced"},
+    {"folds": 0, "loss": "cce", "model": "mlp", "batch_size": 16, "class_weight": "balanced"},
 ]
 
 
