@@ -13,6 +13,7 @@ import pytest
 from own_data_helpers import read, tolerant
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_blobs, make_classification
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
@@ -180,6 +181,17 @@ def test_a_pipeline_gets_the_frame_as_it_is():
     model.fit(frame[["town", "age"]], frame.label)
     assert set(model.predict(frame[["town", "age"]])) <= {"no", "yes"}
     assert model.suspects_.ids.tolist() == frame.index[model.suspects_.index].tolist()
+
+
+def test_a_pipeline_gets_texts_as_they_are():
+    texts = ["red apple", "green apple", "red plum", "fast car", "red car", "slow car"] * 10
+    given = np.array((["fruit"] * 3 + ["car"] * 3) * 10)
+    given[:2] = "car"
+    model = NoisyLabelClassifier(
+        model=make_pipeline(TfidfVectorizer(), LogisticRegression()), folds=3, random_state=0
+    ).fit(texts, given)
+    assert model.predict(["an apple", "a car"]).tolist() == ["fruit", "car"]
+    assert set(model.suspects_.index[:2]) == {0, 1}
 
 
 def test_weights_and_groups_reach_the_classifier(blobs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tolerant import NoisyLabelClassifier
@@ -26,8 +27,17 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 ]
 
 
+CLASSIFIERS: list[dict[str, Any]] = [
+    {"folds": 2, "model": "linear"},
+    {"folds": 2, "model": LogisticRegression()},
+]
+
+
 @parametrize_with_checks(
-    [NoisyLabelClassifier(**{"epochs": 9, "lr": 0.02, **options}) for options in CONFIGURATIONS],
+    [
+        *(NoisyLabelClassifier(**{"epochs": 9, "lr": 0.02, **options}) for options in CONFIGURATIONS),
+        *(NoisyLabelClassifier(**options) for options in CLASSIFIERS),
+    ],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API")

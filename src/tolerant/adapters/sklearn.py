@@ -11,12 +11,11 @@ from sklearn.utils import (
     check_array,
     check_consistent_length,
     check_random_state,
-    column_or_1d,
     compute_sample_weight,
     get_tags,
 )
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 from torch import nn
 
 from tolerant.adapters.sklearn_inputs import (
@@ -24,6 +23,7 @@ from tolerant.adapters.sklearn_inputs import (
     check_no_missing,
     compute_features,
     frame_ids,
+    is_texts,
     pick_extractor,
 )
 from tolerant.own_data.classifiers.committee import Committee
@@ -276,15 +276,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _validate(self, X: Any, **options: Any) -> Any:
         if is_classifier(self.model):  # it knows what it takes
-            if not hasattr(X, "shape"):
-                X = np.asarray(X)
-            if "y" not in options:
-                validate_data(self, X, skip_check_array=True, **options)
-                return X
-            y = column_or_1d(options.pop("y"), warn=True)
-            check_consistent_length(X, y)
-            validate_data(self, X, skip_check_array=True, **options)
-            return X, y
+            return self._validate_own(X, **options)
         X = as_numpy(X)
         if getattr(X, "ndim", 2) not in (3, 4):
             options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
@@ -305,6 +297,21 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
                 f"X must hold numbers: {error}. A frame with words: tolerant.data.TableEncoder.fit(X)"
                 ".transform(X). Texts: scikit-learn's TfidfVectorizer, or features='minilm'."
             ) from error
+
+    def _validate_own(self, X: Any, **options: Any) -> Any:
+        """Frames and texts unread; of others that they are rows of columns."""
+        y = _check_y(options.pop("y")) if "y" in options else None
+        if is_texts(X):
+            X = np.asarray(X, object)
+        elif hasattr(X, "iloc"):
+            validate_data(self, X, skip_check_array=True, **options)
+        else:
+            options |= {"accept_sparse": "csr", "dtype": None, "ensure_all_finite": False}
+            X = validate_data(self, X, **options)
+        if y is None:
+            return X
+        check_consistent_length(X, y)
+        return X, y
 
     def _total_weight(
         self, X: Any, labels: np.ndarray, classes: np.ndarray, sample_weight: Any

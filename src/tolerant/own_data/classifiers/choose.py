@@ -100,7 +100,7 @@ def choose(
 def expected_seconds(members: Sequence[Member], dataset: NoisyDataset, folds: int) -> dict[str, float]:
     """About how long each member takes for its folds and one fit more; of a user's own nothing is known."""
     inputs = dataset.inputs
-    cells = inputs.num_cells if isinstance(inputs, SparseRows) else len(dataset) * inputs.shape[1]
+    cells = inputs.num_cells if isinstance(inputs, SparseRows) else int(np.prod(inputs.shape))
     return {
         member.name: (folds + 1) * CLASSIFIERS[member.name].seconds(len(dataset), cells, dataset.num_classes)
         for member in members

@@ -60,7 +60,8 @@ def try_members(members: Sequence[Member], task: Task, say: Say) -> Trial:
     parts = fold_parts(dataset, task.folds, settings.seed, task.sample_weight) if task.folds >= 2 else []
     seconds = expected_seconds(members, dataset, len(parts))
     names = ", ".join(member.name for member in members)
-    say(f"Models: {names}, in {len(parts)} folds; about {max(1, round(2 * sum(seconds.values())))} s.")
+    known = f"; about {max(1, round(2 * sum(seconds.values())))} s" if len(seconds) == len(members) else ""
+    say(f"Models: {names}, in {len(parts)} folds{known}.")
     scored = {
         member.name: score_member(
             member, dataset, parts, seed=settings.seed, sample_weight=task.sample_weight

@@ -36,7 +36,7 @@ class OwnRows:
         if hasattr(self.rows, "tocsr"):
             return SparseRows(self.rows, 1.0).digests
         if self.rows.dtype == object:
-            return row_digests(np.array([repr(row.tolist()) for row in self.rows], object))
+            return row_digests(np.array([repr(row) for row in self.rows.tolist()], object))
         return row_digests(self.rows)
 
 

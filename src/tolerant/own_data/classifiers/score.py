@@ -88,7 +88,7 @@ def _naming(member: Member, where: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except (ValueError, TypeError) as error:
-        raise ValueError(
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(
             f"the classifier {member.name!r} failed on {where}: {error}. If it cannot take missing values or "
             "words, put an imputer or encoder before it: sklearn.pipeline.make_pipeline(...)."
         ) from error
