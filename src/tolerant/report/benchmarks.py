@@ -48,6 +48,59 @@ def audit(results: Path) -> str:
     return text + (f"\n\nOn {', '.join(machines)}." if machines else "")
 
 
+def models(results: Path) -> str:
+    """The default models against others, means over sets, from the rows of `benchmarks/bench_models.py`."""
+    rows = _read(results / "bench" / "models.jsonl")
+    if not rows:
+        return NO_ROWS
+    methods = dict.fromkeys(row["method"] for row in rows)
+    problems: dict[tuple[str, str, int], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        problems.setdefault((row["data"], row["noise"], row["seed"]), {})[row["method"]] = row
+    body, notes = [], []
+    for title, is_text in (("tables", False), ("texts", True)):
+        here = {key: found for key, found in problems.items() if ("boosting" not in found) == is_text}
+        for method in methods:
+            own = [found[method] for found in here.values() if method in found]
+            if not own:
+                continue
+            means = {key: sum(row[key] for row in own) / len(own) for key in _MODEL_COLUMNS}
+            score = (means["accuracy"] + means["balanced_accuracy"]) / 2
+            percent = [f"{100 * value:.1f}" for value in (score, *list(means.values())[:3])]
+            body.append([title if method == "tolerant" else "", method, *percent, f"{means['time_s']:.0f}"])
+        gaps = {key: _behind(found) for key, found in here.items()}
+        if gaps:
+            worst = max(gaps, key=lambda key: gaps[key])
+            names = ", ".join(
+                dict.fromkeys(key[0].removeprefix("text_").removesuffix("_weak") for key in here)
+            )
+            ahead = sum(gap <= 1 for gap in gaps.values())
+            notes.append(
+                f"{title.capitalize()}: {names}; {len(here)} sets of labels, "
+                f"{len({key[2] for key in here})} seed(s). On {ahead} of them the score is at most one point "
+                f"below the best other one, which nobody knows beforehand; at worst {gaps[worst]:.1f} points "
+                f"({_short(worst[0])}, {worst[1]})."
+            )
+    head = ["data", "method", "score", "accuracy", "balanced accuracy", "ranking", "seconds"]
+    machines = ", ".join(sorted({row["hardware"] for row in rows}))
+    text = unbroken(markdown_table(head, body, "llr"))
+    return text + "\n\n" + " ".join(notes) + f" On {machines}, shared with other work."
+
+
+_MODEL_COLUMNS = ("accuracy", "balanced_accuracy", "ranking", "time_s")
+
+
+def _short(name: str) -> str:
+    """Of a set, without what only tells its file from others."""
+    return name.removeprefix("text_").removesuffix("_weak")
+
+
+def _behind(found: dict[str, dict[str, Any]]) -> float:
+    """How many points of score `tolerant` is behind the best other method; negative: ahead."""
+    scores = {way: 50 * (row["accuracy"] + row["balanced_accuracy"]) for way, row in found.items()}
+    return float(max(score for way, score in scores.items() if way != "tolerant") - scores["tolerant"])
+
+
 def prune(results: Path) -> str:
     """Memory and time of `Pruner`, from the rows of `benchmarks/bench_prune.py`."""
     body = [
@@ -144,6 +197,7 @@ def training(results: Path) -> str:
 
 BENCHES = {
     "bench-audit": audit,
+    "bench-models": models,
     "bench-prune": prune,
     "bench-loss-cpu": loss_cpu,
     "bench-loss-gpu": loss_gpu,
