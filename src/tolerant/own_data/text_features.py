@@ -39,7 +39,7 @@ def is_clearly_better(second: np.ndarray, first: np.ndarray) -> bool:
     (False, True)
     """
     differ = int((second != first).sum())
-    return int(second.sum()) - int(first.sum()) > np.sqrt(differ)
+    return bool(int(second.sum()) - int(first.sum()) > np.sqrt(differ))
 
 
 def _agrees(x: np.ndarray, given: np.ndarray) -> np.ndarray:
