@@ -10,7 +10,7 @@ import pytest
 
 from tolerant.data import CARDS, NoisyDataset, load, split_validation
 from tolerant.data.dataset import LazySubset
-from tolerant.data.readers.label_words import encode_labels
+from tolerant.data.readers.labels import encode_labels
 
 
 def table(**changes: Any) -> NoisyDataset:

@@ -20,8 +20,7 @@ import pytest
 from data_makers import ROWS, contents, idx, md5, offers, publish, tar_gz
 
 from tolerant.data import downloads, load
-from tolerant.data.published.cifar import read_records
-from tolerant.data.published.idx import read_idx
+from tolerant.data.published.layouts import read_idx, read_records
 from tolerant.data.published.unpack import unpack_labels, unpack_tar
 from tolerant.data.readers.npz import load_npz, read_npz
 

@@ -15,10 +15,10 @@ from tolerant.noise import (
     OpenSet,
     class_map,
     corrupt,
-    draws,
     make_transition,
     symmetric,
 )
+from tolerant.noise.corrupt import draw_column, normal_draws, permutation, uniform_draws
 
 # What seed 0 gives, on every machine: changing one of these breaks every stored manifest.
 DIGESTS = {
@@ -101,12 +101,12 @@ def test_what_a_kind_needs_must_be_given_and_nothing_else() -> None:
 
 
 def test_raw_numbers_are_the_stored_ones() -> None:
-    assert draws.uniform_draws(0, 3, "labels").tolist() == [
+    assert uniform_draws(0, 3, "labels").tolist() == [
         0.17620213693047537,
         0.25480408816531275,
         0.9986204939922959,
     ]
-    assert draws.permutation(0, 5, "sources").tolist() == [0, 3, 2, 1, 4]
+    assert permutation(0, 5, "sources").tolist() == [0, 3, 2, 1, 4]
 
 
 @pytest.mark.parametrize("kind", [*WITH_RATE, "matrix"])
@@ -134,33 +134,33 @@ def test_a_lower_rate_flips_a_part_of_the_same_rows() -> None:
 
 
 def test_seeds_and_streams_are_independent() -> None:
-    a, b = draws.uniform_draws(0, 50_000, "labels"), draws.uniform_draws(1, 50_000, "labels")
-    c = draws.uniform_draws(0, 50_000, "replaced")
+    a, b = uniform_draws(0, 50_000, "labels"), uniform_draws(1, 50_000, "labels")
+    c = uniform_draws(0, 50_000, "replaced")
     plain = np.random.Generator(np.random.PCG64(0)).random(50_000)  # what a split may have used
     for other in (b, c, plain):
         assert abs(np.corrcoef(a, other)[0, 1]) < 0.02
     assert stats.kstest(a, "uniform").pvalue > 0.01
-    assert stats.kstest(draws.normal_draws(0, 50_000, "x"), "norm").pvalue > 0.01
-    assert np.array_equal(np.sort(draws.permutation(0, 1000, "x")), np.arange(1000))
+    assert stats.kstest(normal_draws(0, 50_000, "x"), "norm").pvalue > 0.01
+    assert np.array_equal(np.sort(permutation(0, 1000, "x")), np.arange(1000))
 
 
 def test_a_zero_probability_is_never_drawn() -> None:
     u = np.array([0.0, 2.0**-53, 0.5, np.nextafter(1.0, 0.0)])
     probs = np.array([0.0, 0.1, 0.0, 0.2, 0.7 - 1e-9, 0.0])
-    assert draws.draw_column(u, probs).tolist() == [1, 1, 4, 4]
-    assert draws.draw_column(u, np.tile(probs, (4, 1))).tolist() == [1, 1, 4, 4]
+    assert draw_column(u, probs).tolist() == [1, 1, 4, 4]
+    assert draw_column(u, np.tile(probs, (4, 1))).tolist() == [1, 1, 4, 4]
 
 
 def test_many_classes_are_not_compared_one_by_one():
     """A million labels of 10,000 classes took half a minute, and a table of rows and classes."""
-    u = draws.uniform_draws(0, 2000, "labels")
-    probs = draws.uniform_draws(1, 2000, "labels") * (np.arange(2000) % 3 > 0)
+    u = uniform_draws(0, 2000, "labels")
+    probs = uniform_draws(1, 2000, "labels") * (np.arange(2000) % 3 > 0)
     tracemalloc.start()
-    drawn = draws.draw_column(u, probs)
+    drawn = draw_column(u, probs)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 200_000  # bytes; the table has 4 million
-    assert np.array_equal(drawn, draws.draw_column(u, np.tile(probs, (2000, 1))))
+    assert np.array_equal(drawn, draw_column(u, np.tile(probs, (2000, 1))))
 
 
 def test_what_is_said_of_the_labels() -> None:

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import softmax
 
 from tolerant.noise import instance, instance_dependent
-from tolerant.noise.draws import normal_draws
+from tolerant.noise.corrupt import normal_draws
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.5, 1.0])

@@ -17,7 +17,6 @@ import tolerant.data.batches as batches
 from tolerant.data import NoisyDataset
 from tolerant.data.augment import augment
 from tolerant.data.dataset import LazySubset
-from tolerant.data.split import split_validation
 from tolerant.losses import LqLoss
 from tolerant.train import (
     Callback,

@@ -5,14 +5,13 @@ own files; `encoders` turn columns and texts into numbers.
 """
 
 from tolerant.data.cards import CARDS, Card, downloads
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import NoisyDataset, split_validation
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder
 from tolerant.data.encoders.text import TextEncoder
 from tolerant.data.published.download import Download, data_root
 from tolerant.data.published.fetch import download
 from tolerant.data.source import Source, load
-from tolerant.data.split import split_validation
 
 __all__ = [
     "CARDS",

@@ -8,10 +8,8 @@ from functools import partial
 
 from tolerant import class_names
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.published.cifar import load_cifar, load_cifar_n
-from tolerant.data.published.digits import load_digits
 from tolerant.data.published.download import Download, Root
-from tolerant.data.published.idx import idx_download, load_idx
+from tolerant.data.published.layouts import idx_download, load_cifar, load_cifar_n, load_digits, load_idx
 
 
 @dataclass(frozen=True, kw_only=True)

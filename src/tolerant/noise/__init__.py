@@ -2,7 +2,7 @@
 
 from tolerant.checks import check_transition
 from tolerant.noise import estimate, transition
-from tolerant.noise.corrupt import Corruption, corrupt
+from tolerant.noise.corrupt import Corruption, Manifest, corrupt, label_digest
 from tolerant.noise.estimate import (
     NoiseRate,
     anchor_points,
@@ -13,7 +13,6 @@ from tolerant.noise.estimate import (
 )
 from tolerant.noise.instance import instance_dependent
 from tolerant.noise.kinds import KINDS, NoiseKind, make_transition
-from tolerant.noise.manifest import Manifest, label_digest
 from tolerant.noise.open_set import OpenSet, replace_inputs
 from tolerant.noise.transition import (
     block5,

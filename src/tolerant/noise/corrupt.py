@@ -1,15 +1,93 @@
-"""Draw given labels from true ones, the same on every machine."""
+"""Draw given labels from true ones, the same on every machine, with a manifest to verify them by."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tolerant.checks import check_labels, check_rate, check_seed, check_transition
-from tolerant.noise.draws import GENERATOR, draw_column, uniform_draws
-from tolerant.noise.manifest import Manifest, label_digest
+from tolerant.files import read_json, write_json
+
+GENERATOR = "PCG64/1"  # the name in manifests: a change in how numbers are drawn below means a new one
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """How noise was made and the digest of the result; one seed gives one manifest everywhere.
+
+    `sha256` is of the given labels as little-endian int64; for open-set noise, whose labels
+    stay, of the rows the inputs came from (`OpenSet.source`). `rate` is None for a matrix.
+
+    >>> from tolerant.noise import corrupt, symmetric
+    >>> drawn = corrupt([0, 1, 2, 0, 1, 2], symmetric(3, 0.5), seed=1, kind="symmetric", rate=0.5)
+    >>> drawn.manifest.verify(drawn.given_labels)
+    >>> drawn.manifest.verify([0, 1, 2, 0, 1, 2])
+    Traceback (most recent call last):
+    ValueError: these are not the labels of the manifest (symmetric, rate 0.5, seed 1): ...
+    """
+
+    kind: str
+    rate: float | None
+    seed: int
+    generator: str
+    num_rows: int
+    num_classes: int
+    realised_noise_rate: float
+    sha256: str
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the manifest as JSON, with a digest of its own values."""
+        write_json(path, asdict(self) | {"manifest_sha256": self._digest()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Manifest:
+        """Read a manifest back; a damaged or changed one gives a ValueError that names it."""
+        stored = read_json(path)
+        names = [field.name for field in fields(cls)]
+        if not isinstance(stored, dict) or set(stored) != {*names, "manifest_sha256"}:
+            raise ValueError(f"{path} is not a noise manifest: it must hold {', '.join(names)}.")
+        digest = stored.pop("manifest_sha256")
+        manifest = cls(**stored)
+        if manifest._digest() != digest:
+            raise ValueError(
+                f"{path} was changed after it was written: its values do not match its "
+                "manifest_sha256. Make the noise again with `tolerant noise`."
+            )
+        return manifest
+
+    def verify(self, drawn: ArrayLike) -> None:
+        """Raise a ValueError unless `drawn` is what this manifest was made for."""
+        array = np.asarray(drawn)
+        if array.shape != (self.num_rows,):
+            raise ValueError(
+                f"the manifest is for {self.num_rows} rows; got an array of shape {array.shape}."
+            )
+        found = label_digest(array)
+        if found != self.sha256:
+            raise ValueError(
+                f"these are not the labels of the manifest ({self.kind}, rate {self.rate}, seed "
+                f"{self.seed}): their sha256 is {found[:12]}..., not {self.sha256[:12]}..."
+            )
+
+    def _digest(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+def label_digest(labels: ArrayLike) -> str:
+    """sha256 of whole numbers as little-endian int64.
+
+    >>> label_digest([0, 1])[:12]
+    '9d34149fbd1f'
+    """
+    array = np.asarray(labels)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"labels must be whole numbers; got dtype {array.dtype}.")
+    return hashlib.sha256(array.astype("<i8").tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -86,3 +164,42 @@ def describe(
         sha256=label_digest(given),
     )
     return Corruption(given, flipped, realised, manifest)
+
+
+def _bits(seed: int, count: int, stream: str) -> NDArray[np.uint64]:
+    # The name of the stream is part of its seed: one seed gives flips, replaced rows and a
+    # validation split that know nothing of each other.
+    sequence = np.random.SeedSequence(seed, spawn_key=tuple(stream.encode()))
+    return np.random.PCG64(sequence).random_raw(count)
+
+
+def uniform_draws(seed: int, count: int, stream: str) -> NDArray[np.float64]:
+    """`count` numbers in [0, 1); the first n do not depend on how many follow.
+
+    Made from the raw bits, which numpy promises never to change; its distributions may change.
+    """
+    return (_bits(seed, count, stream) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normal_draws(seed: int, count: int, stream: str) -> NDArray[np.float64]:
+    """`count` standard normal numbers (Box and Muller)."""
+    u = uniform_draws(seed, 2 * count, stream)
+    return np.sqrt(-2.0 * np.log1p(-u[:count])) * np.cos(2.0 * np.pi * u[count:])
+
+
+def permutation(seed: int, count: int, stream: str) -> NDArray[np.int64]:
+    """The numbers 0 to count - 1 in random order."""
+    return np.argsort(_bits(seed, count, stream), kind="stable").astype(np.int64)
+
+
+def draw_column(u: NDArray[np.float64], probs: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The column of `probs` ([C] or [N, C]) that each u in [0, 1) falls into.
+
+    A column of probability zero is never drawn, not even by rounding: the cumulated sum is
+    divided by its own end, so it reaches exactly 1 at the last column that can be drawn.
+    """
+    cumulated = np.cumsum(probs, axis=-1)
+    cumulated /= cumulated[..., -1:]
+    if cumulated.ndim == 1:  # by bisection: a comparison with each class costs rows times classes
+        return np.searchsorted(cumulated, u, side="right")
+    return (cumulated <= u[:, None]).sum(axis=-1)

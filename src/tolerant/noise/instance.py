@@ -8,27 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tolerant.checks import (
-    check_labels,
-    check_num_classes,
-    check_rate,
-    check_rows,
-    check_seed,
+from tolerant.checks import check_labels, check_num_classes, check_rate, check_rows, check_seed
+from tolerant.noise.corrupt import (
+    Corruption,
+    describe,
+    draw_from_true,
+    normal_draws,
+    rows_by_class,
+    uniform_draws,
 )
-from tolerant.noise.corrupt import Corruption, describe, draw_from_true, rows_by_class
-from tolerant.noise.draws import normal_draws, uniform_draws
 
 _CHUNK = 4096  # rows read and multiplied at once: 100 MB of float64 for CIFAR
 
 
 def instance_dependent(
-    inputs: Any,
-    true_labels: ArrayLike,
-    rate: float,
-    *,
-    num_classes: int,
-    seed: int,
-    std: float = 0.1,
+    inputs: Any, true_labels: ArrayLike, rate: float, *, num_classes: int, seed: int, std: float = 0.1
 ) -> Corruption:
     """Part-dependent noise (Xia et al. 2020, algorithm 2).
 

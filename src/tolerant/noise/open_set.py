@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tolerant.checks import (
-    check_labels,
-    check_num_classes,
-    check_rate,
-    check_rows,
-    check_seed,
-)
-from tolerant.noise.draws import GENERATOR, permutation, uniform_draws
-from tolerant.noise.manifest import Manifest, label_digest
+from tolerant.checks import check_labels, check_num_classes, check_rate, check_rows, check_seed
+from tolerant.noise.corrupt import GENERATOR, Manifest, label_digest, permutation, uniform_draws
 
 
 @dataclass(frozen=True)
@@ -36,13 +29,7 @@ class OpenSet:
 
 
 def replace_inputs(
-    inputs: Any,
-    true_labels: ArrayLike,
-    outside_inputs: Any,
-    rate: float,
-    *,
-    num_classes: int,
-    seed: int,
+    inputs: Any, true_labels: ArrayLike, outside_inputs: Any, rate: float, *, num_classes: int, seed: int
 ) -> OpenSet:
     """Replace each input with probability `rate` by one of `outside_inputs`; labels stay.
 
@@ -59,8 +46,12 @@ def replace_inputs(
     num_classes, rate, seed = check_num_classes(num_classes), check_rate(rate), check_seed(seed)
     labels = check_labels(true_labels, num_classes, "true_labels")
     check_rows(inputs, labels)
-    source = draw_sources(len(labels), len(outside_inputs), rate, seed=seed)
-    replaced = source >= 0
+    if len(outside_inputs) < 1:
+        raise ValueError("outside_inputs must have at least one row; got none.")
+    replaced = uniform_draws(seed, len(labels), "replaced") < rate
+    order = permutation(seed, len(outside_inputs), "sources")
+    source = np.full(len(labels), -1, dtype=np.int64)
+    source[replaced] = order[np.arange(replaced.sum()) % len(order)]
     mixed = np.array(inputs[np.arange(len(labels))])
     outside = np.asarray(outside_inputs[source[replaced]])
     if outside.dtype != mixed.dtype or outside.shape[1:] != mixed.shape[1:]:
@@ -75,14 +66,3 @@ def replace_inputs(
     )
     true = np.where(replaced, -1, labels)
     return OpenSet(mixed, labels, true, replaced, source, realised, manifest)
-
-
-def draw_sources(num_rows: int, num_outside: int, rate: float, *, seed: int) -> NDArray[np.int64]:
-    """For each row the outside row that takes its place, or -1 where it stays."""
-    if num_outside < 1:
-        raise ValueError("outside_inputs must have at least one row; got none.")
-    replaced = uniform_draws(seed, num_rows, "replaced") < rate
-    order = permutation(seed, num_outside, "sources")
-    source = np.full(num_rows, -1, dtype=np.int64)
-    source[replaced] = order[np.arange(replaced.sum()) % num_outside]
-    return source

@@ -16,13 +16,7 @@ Pairs = Sequence[tuple[str, str]]
 PAPER_MAPS: dict[str, tuple[Names, Pairs]] = {
     "cifar10": (
         CIFAR10,
-        (
-            ("truck", "automobile"),
-            ("bird", "airplane"),
-            ("deer", "horse"),
-            ("cat", "dog"),
-            ("dog", "cat"),
-        ),
+        (("truck", "automobile"), ("bird", "airplane"), ("deer", "horse"), ("cat", "dog"), ("dog", "cat")),
     ),
     "fashion-mnist": (
         FASHION_MNIST,

@@ -2,6 +2,5 @@
 
 A reader has two functions. ``load_x(path, *, options)`` returns a `NoisyDataset` to train on; ``read_x(path,
 encoder, *, options)`` returns the inputs of new rows, as `InputEncoder` takes them. `tolerant.data.source`
-picks the reader. What they share: `row_files` opens tables, `label_columns` and `label_words` read labels,
-`pictures` decodes.
+picks the reader. What they share: `row_files` opens tables, `labels` reads labels, `pictures` decodes.
 """

@@ -11,8 +11,7 @@ import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
-from tolerant.data.readers.label_columns import check_columns, labelled_rows
-from tolerant.data.readers.label_words import encode_labels
+from tolerant.data.readers.labels import check_columns, encode_labels, labelled_rows
 from tolerant.data.readers.pictures import Size, read_pictures
 from tolerant.data.readers.row_files import read_frame
 

@@ -15,7 +15,7 @@ import numpy as np
 from tolerant.data.dataset import Kind, NoisyDataset
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.read_errors import READ_ERRORS, reason
-from tolerant.data.readers.label_words import encode_labels
+from tolerant.data.readers.labels import encode_labels
 from tolerant.hints import warn_caller
 
 # Deflate shrinks at most 1032-fold, so a larger claim is false and would only cost memory.

@@ -12,7 +12,7 @@ import numpy as np
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
-from tolerant.data.readers.label_columns import check_columns, check_ignored, labelled_rows, row_ids
+from tolerant.data.readers.labels import check_columns, check_ignored, labelled_rows, row_ids
 from tolerant.data.readers.row_files import read_frame
 from tolerant.extras import extra
 from tolerant.hints import warn_caller

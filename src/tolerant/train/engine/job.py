@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.checks import check_transition
-from tolerant.data.dataset import NoisyDataset
-from tolerant.data.split import split_validation
+from tolerant.data.dataset import NoisyDataset, split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
 from tolerant.train.engine.recipe import Recipe
