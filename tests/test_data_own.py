@@ -23,7 +23,7 @@ from tolerant.data.readers import pictures as pictures_module
 from tolerant.data.readers.pictures import ImageFiles
 from tolerant.data.readers.row_files import read_frame
 from tolerant.files import read_json, write_json
-from tolerant.review.row_cells import columns_and_values
+from tolerant.review.page import columns_and_values
 
 
 def picture(path: Path, seed: int = 0, size: tuple[int, int] = (6, 5), mode: str = "RGB") -> None:

@@ -20,7 +20,6 @@ import numpy as np
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.review.charts import curves, heat_map, percent
-from tolerant.review.row_cells import columns_and_values, cut
 from tolerant.review.thumbnails import EXAMPLE_PIXELS, thumbnails
 from tolerant.suspects import Suspects
 
@@ -32,6 +31,8 @@ MOST_SHOWN = 5_000
 _WITH_EXAMPLES = 500  # suspects whose nearest rows are shown: 3,500 small pictures take 5 MB
 _MOST_EXAMPLE = 200  # characters of a text that is shown beside a suspect
 _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
+_MOST_IN_CELL = 500  # enough for a comment, and 5,000 rows with a few of them stay under 10 MB
+_MOST_COLUMNS = 40  # of a table: nobody reads more
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
     "down to hard rows, its upper end counts every row that looks like another class; "
@@ -133,7 +134,7 @@ def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str]
     if dataset.kind == "image" or (len(files) and all(map(os.path.isfile, files))):
         return {"pictures": thumbnails(dataset, shown.index)}
     if dataset.kind == "text":
-        return {"texts": [cut(str(text), _MOST_CHARACTERS) for text in dataset.inputs[shown.index]]}
+        return {"texts": [_cut(str(text), _MOST_CHARACTERS) for text in dataset.inputs[shown.index]]}
     names, values = columns_and_values(dataset, shown.index, feature_names)
     return {"features": names, "values": values}
 
@@ -149,7 +150,7 @@ def _evidence(shown: Suspects, dataset: NoisyDataset, pictures: bool) -> dict[st
     place = place.reshape(slots.shape) - int(len(rows) > 0 and rows[0] < 0)  # -1 stays -1
     rows = rows[rows >= 0]
     small = thumbnails(dataset, rows, EXAMPLE_PIXELS) if pictures else None
-    words = None if pictures else [cut(str(text), _MOST_EXAMPLE) for text in dataset.inputs[rows]]
+    words = None if pictures else [_cut(str(text), _MOST_EXAMPLE) for text in dataset.inputs[rows]]
     return {
         "notes": found.notes(),
         "near": place.tolist(),
@@ -158,6 +159,57 @@ def _evidence(shown: Suspects, dataset: NoisyDataset, pictures: bool) -> dict[st
         "examplePictures": small,
         "exampleTexts": words,
     }
+
+
+def columns_and_values(
+    dataset: NoisyDataset, index: np.ndarray, feature_names: Sequence[str] | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """Names and values of the columns, as text, of the rows of `index`.
+
+    The cells as they stand in the table where the data set has them; else the features, under
+    `feature_names` or the encoder's.
+    """
+    if dataset.cells is not None and feature_names is None:
+        used = {column.name for column in dataset.encoder.columns} if dataset.encoder else set(dataset.cells)
+        return _cells(dataset.cells, index, used)
+    rows = np.asarray(dataset.inputs[index])
+    if feature_names is None and dataset.encoder is not None:
+        feature_names = dataset.encoder.feature_names
+    names = _check_names(feature_names, rows.shape[1])
+    return names[:_MOST_COLUMNS], [[f"{v:.5g}" for v in row[:_MOST_COLUMNS]] for row in rows.tolist()]
+
+
+def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], list[list[str]]]:
+    ours = [name for name in frame.columns if name in used]
+    others = [name for name in frame.columns if name not in used]
+    # Of a wide table, columns that are not used are shown too: a comment tells a person more than feature 38.
+    room = max(_MOST_COLUMNS - len(others), _MOST_COLUMNS // 2)
+    names = [*ours[:room], *others][:_MOST_COLUMNS]
+    shown = frame[names].iloc[index]
+    columns = []
+    for name in names:
+        words, missing = shown[name].astype(str).tolist(), shown[name].isna().tolist()
+        columns.append(
+            [
+                "missing" if absent or not word.strip() else _cut(word, _MOST_IN_CELL)
+                for word, absent in zip(words, missing, strict=True)
+            ]
+        )
+    titles = [f"{name}" if name in used else f"{name} (not used)" for name in names]
+    return titles, [list(row) for row in zip(*columns, strict=True)]
+
+
+def _cut(text: str, most: int) -> str:
+    """The first ``most`` characters, and a note if there were more."""
+    return text if len(text) <= most else f"{text[:most]} … (cut here)"
+
+
+def _check_names(names: Sequence[str] | None, num_features: int) -> list[str]:
+    if names is None:
+        return [f"feature {number}" for number in range(1, num_features + 1)]
+    if len(names) != num_features:
+        raise ValueError(f"feature_names must name {num_features} columns; got {len(names)} names.")
+    return [str(name) for name in names]
 
 
 def _summary(

@@ -1,10 +1,10 @@
 """Suspects: which labels are probably wrong, and how many, from predictions alone. Needs numpy only.
 
-The way of a row: `arguments` reads its label, its name and what models that have not trained on it predict
+The way of a row: `ranking` reads its label, its name and what models that have not trained on it predict
 (`unweighted` takes sample weights out of that). Over all rows `noise_model` fits how labels went wrong: by a
 rate for every pair of classes (`whole_matrix`) or, where rows are too few for that, by one rate (`one_rate`).
-Bayes' rule gives the probability that the row's label is right, by which `ranking` puts it into the
-`suspect_list`. `rate` says how many labels are wrong in all, and how far that can be trusted.
+Bayes' rule gives the probability that the row's label is right, by which it comes into the `suspect_list`.
+`rate` says how many labels are wrong in all, and how far that can be trusted.
 """
 
 from tolerant.suspects.ranking import find_suspects

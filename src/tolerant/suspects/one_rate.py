@@ -13,14 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.noise.transition import symmetric
-from tolerant.suspects.sharpen import sharpen
+from tolerant.suspects.whole_matrix import Index, Labels, sharpen
 
 _STILL = 3e-6  # a single number, which all rows determine, can be had more exactly than a matrix
 _MOST_ITERATIONS = 100
 _BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
-
-Labels = NDArray[np.int64]
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

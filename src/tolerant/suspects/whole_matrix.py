@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.noise.transition import symmetric, uniform
-from tolerant.suspects.sharpen import sharpen
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -18,6 +17,7 @@ Index = NDArray[np.int64]
 _STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
 _MOST_ITERATIONS = 100
 _BLOCK = 1 << 22  # numbers in one temporary: 32 MiB
+_LEAST_P = 1e-12
 
 
 @dataclass(frozen=True)
@@ -125,3 +125,14 @@ def _expected_wrong(by_label: list[Matrix], transition: Matrix) -> float:
         for label, sharp in enumerate(by_label)
     )
     return min(max(1.0 - right / sum(map(len, by_label)), 0.0), 1.0)
+
+
+def sharpen(probs: NDArray[np.floating], sharpness: float) -> NDArray[np.float64]:
+    """Rows of p^s, each summing to one.
+
+    >>> sharpen(np.array([[0.8, 0.2]]), 2.0).round(3)
+    array([[0.941, 0.059]])
+    """
+    logs = sharpness * np.log(np.maximum(probs.astype(np.float64), _LEAST_P))
+    powers = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
