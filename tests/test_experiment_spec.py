@@ -25,7 +25,7 @@ from tolerant.experiment import (
     with_needs,
 )
 from tolerant.experiment.papers import experiments, find
-from tolerant.experiment.trainable import check_trainable
+from tolerant.experiment.training_data import check_trainable
 from tolerant.train import PruneSchedule, Recipe
 
 SPEC = RunSpec(dataset="digits", model="mlp", loss="lq", loss_args={"q": 0.7}, prune=PruneSchedule(3, 1, 0.5))

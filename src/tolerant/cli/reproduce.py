@@ -131,7 +131,7 @@ def reproduce(
 
 def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dict[str, Any]) -> list[RunSpec]:
     from tolerant.experiment import changed, named_grid, part
-    from tolerant.experiment.trainable import check_trainable
+    from tolerant.experiment.training_data import check_trainable
 
     specs = part(named_grid(name, seeds), **wanted)
     # A table has methods with and without q and k; if none has it, nothing would change but the name.

@@ -14,7 +14,7 @@ from tolerant.experiment.grid import with_needs
 from tolerant.experiment.one_run import OnEpoch, Outcome, Tell
 from tolerant.experiment.spec import RunSpec, rows_by_key
 from tolerant.experiment.store import LOCK, Row, Store
-from tolerant.experiment.trainable import check_trainable
+from tolerant.experiment.training_data import check_trainable
 from tolerant.files import make_folder
 from tolerant.locks import FileLock
 from tolerant.train.engine.device import pick_device

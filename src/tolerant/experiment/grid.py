@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from tolerant.experiment.names import changed_protocol
 from tolerant.experiment.papers import find
 from tolerant.experiment.spec import RunSpec
 from tolerant.train import Recipe
@@ -59,9 +58,7 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
             names = ", ".join(sorted(known | {"noise", "q", "k", "model.OPTION"}))
             raise ValueError(f"a change must be one of {names}; got {name!r}.")
     words = ",".join(f"{name}={_word(changes[name])}" for name in sorted(changes))
-    spec = replace(
-        spec, protocol=changed_protocol(spec.protocol, words), noise=changes.get("noise", spec.noise)
-    )
+    spec = replace(spec, protocol=f"{spec.protocol} {words}", noise=changes.get("noise", spec.noise))
     if "epochs" in changes:
         spec = _stretched(spec, replace(spec.recipe, epochs=changes["epochs"]).epochs)
     # All at once: validation_fraction=0 is refused without select="last".

@@ -30,17 +30,8 @@ def method_name(spec: Mapping[str, Any]) -> str:
     return name
 
 
-def changed_protocol(protocol: str, changes: str) -> str:
-    """The name that rows of a changed protocol have, so that they never mix with others.
-
-    >>> changed_protocol("gce2018-table1", "epochs=2,lr=0.1")
-    'gce2018-table1 epochs=2,lr=0.1'
-    """
-    return f"{protocol} {changes}"
-
-
 def protocol_name(protocol: str) -> str:
-    """The name alone.
+    """The name alone. Rows of a changed protocol name the changes, too, so that they never mix with others.
 
     >>> protocol_name("digits epochs=3")
     'digits'

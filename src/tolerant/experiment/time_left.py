@@ -12,7 +12,7 @@ from tolerant.experiment.names import protocol_name
 from tolerant.experiment.one_run import Outcome
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
-from tolerant.experiment.trainable import train_rows
+from tolerant.experiment.training_data import train_rows
 
 # Training images a second on one H200, four runs side by side.
 IMAGES_PER_S = {"resnet34": 38_000, "resnet18": 71_000, "cnn8": 150_000}

@@ -1,4 +1,4 @@
-"""The experiments of Zhang & Sabuncu 2018, section 4, as grids; what it leaves open is in `choices`."""
+"""The experiments of Zhang & Sabuncu 2018, section 4, as grids; what it leaves open is in `CHOICES`."""
 
 from __future__ import annotations
 
