@@ -77,10 +77,7 @@ _CIFAR100 = Download(
     "cifar100",
     "CIFAR-100",
     "cifar-100-binary",
-    {
-        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
-        "test.bin": "4499cfba6c016c1be1438163640a0898",
-    },
+    {"train.bin": "6172c7755cfe09b2fe270c85cebc1b15", "test.bin": "4499cfba6c016c1be1438163640a0898"},
     {f"{_CIFAR}/cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"},
     169,
     "none stated; cite Krizhevsky 2009",

@@ -65,9 +65,7 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     recipe = {name: value for name, value in changes.items() if name in known}
     options = {n.removeprefix("model."): v for n, v in changes.items() if n.startswith("model.")}
     spec = replace(
-        spec,
-        recipe=replace(spec.recipe, **recipe),
-        model_args={**dict(spec.model_args), **options},
+        spec, recipe=replace(spec.recipe, **recipe), model_args={**dict(spec.model_args), **options}
     )
     if "q" in changes and "q" in dict(spec.loss_args):
         spec = replace(spec, loss_args={**dict(spec.loss_args), "q": changes["q"]})

@@ -191,9 +191,7 @@ PICTURES = {
         "Test accuracy of CCE and MAE on clean labels, and p_y of right and wrong labels, by epoch.",
     ),
     "figure2": Picture(
-        figure2,
-        ("figure2",),
-        "Test accuracy and validation loss by epoch, for six q at three noise rates.",
+        figure2, ("figure2",), "Test accuracy and validation loss by epoch, for six q at three noise rates."
     ),
     "pruning": Picture(
         pruning,

@@ -42,11 +42,7 @@ class CorrectedLabels:
 
 
 def apply_corrections(
-    given_labels: ArrayLike,
-    corrections: Sequence[Correction],
-    *,
-    ids: ArrayLike,
-    class_names: Sequence[str],
+    given_labels: ArrayLike, corrections: Sequence[Correction], *, ids: ArrayLike, class_names: Sequence[str]
 ) -> CorrectedLabels:
     """Put reviewed labels into `given_labels`; nothing is applied unless everything fits.
 

@@ -213,10 +213,7 @@ def _check_names(names: Sequence[str] | None, num_features: int) -> list[str]:
 
 
 def _summary(
-    suspects: Suspects,
-    shown: Suspects,
-    title: str,
-    history: Mapping[str, Sequence[float | None]],
+    suspects: Suspects, shown: Suspects, title: str, history: Mapping[str, Sequence[float | None]]
 ) -> dict[str, Any]:
     rate = suspects.noise_rate
     names = suspects.class_names

@@ -209,10 +209,7 @@ def uniform_noise_bounds(
 
 
 def class_noise_bound(
-    q: ArrayLike,
-    transition: ArrayLike,
-    class_prior: ArrayLike | None = None,
-    k: ArrayLike | None = None,
+    q: ArrayLike, transition: ArrayLike, class_prior: ArrayLike | None = None, k: ArrayLike | None = None
 ) -> Value:
     r"""Theorem 2 (eq. 17): 0 <= R_noisy(f*) - R_noisy(f_hat) <= B for class-dependent noise.
 

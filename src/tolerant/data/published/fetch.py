@@ -16,13 +16,7 @@ from tolerant.progress import progress_bar
 _CHUNK = 2**18
 
 
-def download(
-    name: str,
-    root: Root = None,
-    *,
-    retries: int = 2,
-    timeout_s: float = 30,
-) -> Path:
+def download(name: str, root: Root = None, *, retries: int = 2, timeout_s: float = 30) -> Path:
     """Get what is missing of a published data set; returns its folder.
 
     Every file arrives under a temporary name, is checked against its published sum and only then

@@ -129,10 +129,7 @@ def _words(frame: Any, name: str) -> list[str]:
 
 
 def encode_labels(
-    words: Any,
-    source: object,
-    class_names: Any = None,
-    min_per_class: int = 2,
+    words: Any, source: object, class_names: Any = None, min_per_class: int = 2
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Label words as int64 (N,) and the class names, sorted (as numbers if all are whole numbers).
 

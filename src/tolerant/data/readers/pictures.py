@@ -43,12 +43,7 @@ class ImageFiles:
     dtype = np.dtype(np.uint8)
 
     def __init__(
-        self,
-        paths: Sequence[Path],
-        height: int,
-        width: int,
-        channels: int,
-        digests: np.ndarray | None = None,
+        self, paths: Sequence[Path], height: int, width: int, channels: int, digests: np.ndarray | None = None
     ) -> None:
         self.paths = list(paths)
         self.shape = (len(self.paths), height, width, channels)

@@ -83,12 +83,7 @@ def _read_separated(path: Path) -> Any:
         warnings.simplefilter("error")  # pandas warns of rows longer than the header
         try:
             frame = pandas.read_csv(
-                path,
-                sep=separator,
-                dtype=str,
-                keep_default_na=False,
-                index_col=False,
-                encoding=encoding,
+                path, sep=separator, dtype=str, keep_default_na=False, index_col=False, encoding=encoding
             )
         except pandas.errors.ParserWarning as error:
             raise ValueError(

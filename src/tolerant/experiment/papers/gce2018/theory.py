@@ -26,9 +26,7 @@ def _sums() -> str:
         bounds = [theory.sum_bounds(q, c) for c in CLASSES]
         body.append([f"{q:g}", *(f"{each.lower:.3f} to {each.upper:.3f}" for each in bounds)])
     return _section(
-        "Lemma 2: the sum of L_q over all classes lies between",
-        ["q", *(f"c = {c}" for c in CLASSES)],
-        body,
+        "Lemma 2: the sum of L_q over all classes lies between", ["q", *(f"c = {c}" for c in CLASSES)], body
     )
 
 
@@ -49,9 +47,7 @@ def _truncation() -> str:
     limits = np.asarray(theory.truncation_limit(np.array(KS), np.array(CLASSES)[:, None]))
     body = [[f"{c}", *(f"{limit:.3f}" for limit in line)] for c, line in zip(CLASSES, limits, strict=True)]
     text = _section(
-        "Eq. 11: truncation narrows the bounds for q below",
-        ["c", *(f"k = {k:g}" for k in KS)],
-        body,
+        "Eq. 11: truncation narrows the bounds for q below", ["c", *(f"k = {k:g}" for k in KS)], body
     )
     return (
         f"{text}\n\n"
