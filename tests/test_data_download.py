@@ -270,7 +270,7 @@ WANTED = "cifar-10-batches-bin/data_batch_1.bin"
     ids=lambda member: f"{member.name} {member.type!r}",
 )
 def test_archives_write_only_what_the_table_names(member: tarfile.TarInfo, tmp_path: Path) -> None:
-    from tolerant.data.published.unpack import unpack_tar
+    from tolerant.data.published.fetch import unpack_tar
 
     (tmp_path / "outside").write_text("mine")
     archive = tmp_path / "x.tar.gz"
@@ -294,7 +294,7 @@ class Attack:
 
 
 def test_a_pickle_in_a_label_file_is_not_run(tmp_path: Path) -> None:
-    from tolerant.data.published.unpack import unpack_labels
+    from tolerant.data.published.fetch import unpack_labels
 
     with zipfile.ZipFile(tmp_path / "x.pt", "w") as archive:
         data = {"clean_label": list(range(9)), "worse_label": Attack(tmp_path / "run")}

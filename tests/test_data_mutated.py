@@ -20,8 +20,8 @@ import pytest
 from data_makers import ROWS, contents, idx, md5, offers, publish, tar_gz
 
 from tolerant.data import downloads, load
+from tolerant.data.published.fetch import unpack_labels, unpack_tar
 from tolerant.data.published.layouts import read_idx, read_records
-from tolerant.data.published.unpack import unpack_labels, unpack_tar
 from tolerant.data.readers.npz import load_npz, read_npz
 
 

@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 from scipy.special import softmax
 
-from tolerant.noise import instance, instance_dependent
+from tolerant.noise import by_input, instance_dependent
 from tolerant.noise.corrupt import normal_draws
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.5, 1.0])
 def test_flip_rates_are_truncated_normal(rate: float) -> None:
-    drawn = instance._truncated_normal(rate, 0.1, seed=0, count=20_000)
+    drawn = by_input._truncated_normal(rate, 0.1, seed=0, count=20_000)
     published = stats.truncnorm(-rate / 0.1, (1 - rate) / 0.1, loc=rate, scale=0.1)
     assert stats.kstest(drawn, published.cdf).pvalue > 0.01
     assert drawn.min() >= 0.0
@@ -59,7 +59,7 @@ def test_the_input_decides_where_to() -> None:
 
 
 def test_first_rows_do_not_depend_on_how_many_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instance, "_CHUNK", 64)
+    monkeypatch.setattr(by_input, "_CHUNK", 64)
     inputs = np.random.default_rng(0).integers(0, 256, size=(900, 4, 4, 1), dtype=np.uint8)
     true = np.arange(900) % 3
     whole = instance_dependent(inputs, true, 0.4, num_classes=3, seed=5).given_labels

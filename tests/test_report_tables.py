@@ -16,10 +16,18 @@ from typer.testing import CliRunner
 from tolerant.cli.report import report
 from tolerant.experiment import Store
 from tolerant.report import benchmarks, figure
-from tolerant.report.comparison import legend, lines, table_text, to_csv
+from tolerant.report.comparison import (
+    Summary,
+    agrees,
+    difference_margin,
+    legend,
+    lines,
+    summary,
+    table_text,
+    to_csv,
+)
 from tolerant.report.document import brief_table1, fill
 from tolerant.report.selection import select
-from tolerant.report.stats import Summary, agrees, difference_margin, summary
 
 EPOCHS = 6
 HISTORY = {

@@ -94,9 +94,8 @@ def load(
         frame = read_frame(path)
         reader, options = _reader_of_rows(frame, _stripped(options))
     _check_options(READERS[reader].load, path, options)
-    fitted: dict[str, Any] = (
-        {} if frame is None else {"frame": frame}
-    )  # read once, though its columns had a say
+    # A frame is read once, though its columns had a say.
+    fitted: dict[str, Any] = {} if frame is None else {"frame": frame}
     if "at_most" in inspect.signature(READERS[reader].load).parameters:
         fitted["at_most"] = at_most
     return READERS[reader].load(path, **options, **fitted)

@@ -2,6 +2,7 @@
 
 from tolerant.checks import check_transition
 from tolerant.noise import estimate, transition
+from tolerant.noise.by_input import OpenSet, instance_dependent, replace_inputs
 from tolerant.noise.corrupt import Corruption, Manifest, corrupt, label_digest
 from tolerant.noise.estimate import (
     NoiseRate,
@@ -11,9 +12,7 @@ from tolerant.noise.estimate import (
     noise_rate,
     transition_from_joint,
 )
-from tolerant.noise.instance import instance_dependent
 from tolerant.noise.kinds import KINDS, NoiseKind, make_transition
-from tolerant.noise.open_set import OpenSet, replace_inputs
 from tolerant.noise.transition import (
     block5,
     circular,

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tolerant.checks import Transition, check_transition
+from tolerant.noise.by_input import OpenSet, instance_dependent, replace_inputs
 from tolerant.noise.corrupt import Corruption, corrupt
-from tolerant.noise.instance import instance_dependent
-from tolerant.noise.open_set import OpenSet, replace_inputs
 from tolerant.noise.transition import (
     block5,
     circular,

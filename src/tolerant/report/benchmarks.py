@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tolerant.markdown import markdown_table
-from tolerant.report.comparison import number, unbroken
+from tolerant.report.comparison import number, summary, unbroken
 from tolerant.report.selection import NO_ROWS
-from tolerant.report.stats import summary
 
 # Operations to train on one picture, ResNet-34 at 32 x 32 and ResNet-18 at 28 x 28: two for each
 # multiplication, three times as many as in the forward pass alone (tests/test_models.py counts them).

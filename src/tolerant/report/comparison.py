@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,14 +14,71 @@ from tolerant.experiment.papers import find
 from tolerant.experiment.store import Row
 from tolerant.markdown import markdown_table
 from tolerant.report.selection import NO_ROWS, RULES, accuracy, by_cell, cost, mixed_versions
-from tolerant.report.stats import Summary, agrees, difference_margin, summary
 
 NOISES = ("uniform", "open-set", "class-dependent")
+CONFIDENCE = 0.95
 
 
 def data_set_title(name: str) -> str:
     """As the card of a published set says, else the name itself."""
     return CARDS[name].title if name in CARDS else name
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A mean with its sample standard deviation (None for one run) and its count."""
+
+    mean: float
+    std: float | None
+    n: int
+
+
+def summary(values: Sequence[float]) -> Summary:
+    """Mean and sample standard deviation (n - 1).
+
+    >>> summary([1.0, 2.0, 3.0])
+    Summary(mean=2.0, std=1.0, n=3)
+    """
+    n = len(values)
+    if n == 0:
+        raise ValueError("values must hold at least one number; got none.")
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Summary(mean, None, 1)
+    return Summary(mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)), n)
+
+
+def difference_margin(ours: Summary, paper: Summary) -> float | None:
+    """Half the width of the 95 % interval of (our expected value - the paper's), or None.
+
+    Both deviations known: Welch. One known: that deviation is taken for both sides, which makes
+    a single run of ours a prediction from the paper's five. None known: nothing can be said.
+
+    >>> round(difference_margin(Summary(87.4, None, 1), Summary(87.13, 0.22, 5)), 2)
+    0.67
+    """
+    from scipy.stats import t
+
+    variances = [(s.std**2, s.n) for s in (ours, paper) if s.std is not None]
+    if not variances:
+        return None
+    if len(variances) == 1:
+        variance, n = variances[0]
+        error = math.sqrt(variance * (1 / ours.n + 1 / paper.n))
+        freedom = float(n - 1)
+    else:
+        a, b = (variance / n for variance, n in variances)
+        error = math.sqrt(a + b)
+        if error == 0.0:
+            return 0.0
+        freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (paper.n - 1))
+    return float(t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
+
+
+def agrees(ours: Summary, paper: Summary) -> bool | None:
+    """Whether the interval around the difference covers zero; None when there is no interval."""
+    margin = difference_margin(ours, paper)
+    return None if margin is None else abs(ours.mean - paper.mean) <= margin
 
 
 @dataclass(frozen=True)

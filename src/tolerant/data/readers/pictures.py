@@ -83,10 +83,7 @@ def read_pictures(
 ) -> tuple[Inputs, list[int]]:
     """The pictures that can be read, decoded or to be decoded, and their places in `files`.
 
-    size: resize every picture to this (height, width), or to a square; otherwise all must agree.
-    at_most: without a size, pictures that differ or are larger become squares of this many pixels: all that
-        an extractor of features looks at.
-    There is one channel if all are grey, else three.
+    ``size`` and ``at_most`` are those of `load_folder`. There is one channel if all are grey, else three.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Pillow, about odd metadata

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
 from tolerant.experiment.row import make_row
@@ -58,19 +59,12 @@ class Runner:
 
         def on_result(index: int, result: TrainResult | Exception) -> None:
             reservation, data = started.pop(index)
-            wall_s, share = shares.end(reservation.spec.key)
+            took = shares.end(reservation.spec.key)
             try:
                 if isinstance(result, Exception):
                     raise result
-                made = make_row(
-                    reservation.spec,
-                    data,
-                    result,
-                    fleet.device,
-                    wall_s=wall_s,
-                    share=share,
-                    side_by_side=self.side_by_side,
-                )
+                took |= {"side_by_side": self.side_by_side}
+                made = make_row(reservation.spec, data, result, fleet.device, **took)
                 # The fleet keeps all results until it ends, and a ResNet-34 is 85 MB.
                 result.model.to("meta")
                 outcome = reservation.store(*made)
@@ -137,11 +131,11 @@ class _Shares:
         self.begun[key] = self.since
         self.share_s[key] = 0.0
 
-    def end(self, key: str) -> tuple[float, float]:
-        """Seconds since the start, and the share of the device in them."""
+    def end(self, key: str) -> dict[str, Any]:
+        """Seconds since the start, and the share of the device in them, as `make_row` takes them."""
         self._pass()
         wall_s = self.since - self.begun.pop(key)
-        return wall_s, self.share_s.pop(key) / max(wall_s, 1e-9)
+        return {"wall_s": wall_s, "share": self.share_s.pop(key) / max(wall_s, 1e-9)}
 
     def _pass(self) -> None:
         now = time.perf_counter()
