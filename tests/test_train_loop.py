@@ -14,7 +14,7 @@ from torch import nn
 from train_helpers import CLASSES, pictures, quick, table
 
 import tolerant.data.batches as batches
-from tolerant.data import NoisyDataset
+from tolerant.data import NoisyDataset, split_validation
 from tolerant.data.augment import augment
 from tolerant.data.dataset import LazySubset
 from tolerant.losses import LqLoss
