@@ -80,6 +80,23 @@ def test_a_rare_class_is_predicted(trained):
     assert (found == new.true).mean() > 0.85
 
 
+def test_a_class_that_is_never_predicted_is_named_and_the_advice_helps(tmp_path):
+    """A network that has hardly learnt names the frequent class alone; with the advice both."""
+    frame = customers(600)
+    frame[["age", "pays", "label"]].assign(age=30).to_csv(tmp_path / "rows.csv", index=False)
+    new = ("predict", tmp_path / "run", tmp_path / "rows.csv", "--out", tmp_path / "p.csv")
+    network = ("train", tmp_path / "rows.csv", "--out", tmp_path / "run", "--epochs", 3, "--folds", 2)
+    with pytest.warns(UserWarning, match=r"hardly recognises 'yes'.*--class-weight balanced"):
+        tolerant(*network)
+    with pytest.warns(UserWarning, match=r"no row is labelled 'yes' \(1\d% .*--class-weight balanced"):
+        tolerant(*new)
+    with pytest.warns(UserWarning, match="which is in"):
+        tolerant(*network, "--class-weight", "balanced")
+    tolerant(*new)
+    found = np.array([row["label"] for row in read(tmp_path / "p.csv")])
+    assert (found == "yes")[frame.true == "yes"].mean() > 0.7
+
+
 def test_the_list_is_the_same_from_the_stored_run(trained):
     folder, _ = trained
     before = (folder / "run" / "suspects.csv").read_text()

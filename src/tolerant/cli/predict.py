@@ -28,6 +28,7 @@ def predict(
 
     from tolerant.csv_cells import csv_text
     from tolerant.files import write_atomic
+    from tolerant.own_data.lost_classes import warn_of_missing_classes
     from tolerant.own_data.run_folder import load_run
     from tolerant.train.engine.device import pick_device
 
@@ -42,6 +43,7 @@ def predict(
     ]
     write_atomic(out, csv_text(("id", "label", "confidence"), lines))
     counts = np.bincount(best, minlength=len(names))
+    warn_of_missing_classes(names, saved.label_counts(), counts)
     most = np.argsort(-counts, kind="stable")[:5]
     shares = ", ".join(f"{names[label]} {counts[label]:,}" for label in most if counts[label])
     typer.echo(f"{out}: {len(rows):,} rows labelled ({shares}{', ...' if len(names) > 5 else ''})")

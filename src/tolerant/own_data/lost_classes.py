@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 
 _LEAST_TO_MISS = 10  # rows of a class: fewer may go unrecognised by chance
+
+
+def warn_of_missing_classes(class_names: Sequence[str], trained: np.ndarray, predicted: np.ndarray) -> None:
+    """Of classes that none of the new rows was given, though as many as in training would be ten or more.
+
+    ``trained`` and ``predicted`` count the rows of each class.
+    """
+    expected = trained / trained.sum() * predicted.sum()
+    missing = np.flatnonzero((expected >= _LEAST_TO_MISS) & (predicted == 0))
+    if len(missing):
+        named = [
+            f"{class_names[c]!r} ({trained[c] / trained.sum():.0%} of the training rows)" for c in missing
+        ]
+        warnings.warn(
+            f"no row is labelled {', '.join(named[:5])}. If there should be some, train with "
+            "class_weight='balanced' (--class-weight balanced)",
+            stacklevel=3,
+        )
 
 
 def warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:

@@ -72,6 +72,12 @@ class SavedRun:
             return self.model.probs(dataset)
         return self.model.probs(dataset, pick_device(device))
 
+    def label_counts(self) -> np.ndarray:
+        """int64 [C]: how many of the training rows had each label."""
+        with _naming_damage(self.folder):
+            given = read_tensors(self.folder / "audit.safetensors")["given_labels"].numpy()
+            return np.bincount(given, minlength=len(self.encoder.class_names))
+
     def history(self) -> list[dict[str, Any]]:
         """One record per epoch."""
         history = read_json(self.folder / "history.json")
