@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from own_data_helpers import read, tolerant
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_blobs, make_classification
@@ -300,3 +301,22 @@ def test_lq_of_a_classifier_is_another_model_than_cross_entropy(blobs):
         for loss in ("cce", "lq")
     )
     assert robust.predict_proba(X).max(1).mean() > plain.predict_proba(X).max(1).mean() + 0.05
+
+
+def test_small_networks_train_with_one_thread_and_give_the_others_back(blobs):
+    X, given, _ = blobs
+    seen = []
+
+    def network(shape: tuple[int, ...], num_classes: int) -> torch.nn.Module:
+        layer = torch.nn.Linear(shape[0], num_classes)
+        layer.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+        return layer
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        NoisyLabelClassifier(model=network, epochs=1, folds=0, random_state=0).fit(X, given)
+        assert seen[0] == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

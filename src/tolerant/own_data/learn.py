@@ -11,7 +11,7 @@ from torch import nn
 
 from tolerant.checks import check_class_names
 from tolerant.data.dataset import NoisyDataset
-from tolerant.own_data.candidate import NetworkCandidate
+from tolerant.own_data.candidate import NetworkCandidate, are_small
 from tolerant.own_data.classifiers.choose import members_for
 from tolerant.own_data.classifiers.learn import learn_committee, trial_of_network_pays, try_members
 from tolerant.own_data.learn_network import learn_network
@@ -70,7 +70,9 @@ def learn(
     num_groups = num_rows if dataset.groups is None else len(np.unique(dataset.groups))
     _check_folds(folds, num_groups, settings)
     check_class_names(dataset.class_names, dataset.num_classes)  # now, and not after the trainings
-    candidate = NetworkCandidate(settings, pick_device(device), progress, checkpoints)
+    candidate = NetworkCandidate(
+        settings, pick_device(device), progress, checkpoints, small_rows=are_small(dataset)
+    )
     folds = min(folds, num_groups)
     task = Task(dataset, settings, folds, sample_weight, reviewed, original_labels)
     members = [] if start is not None else members_for(dataset, settings)

@@ -20,9 +20,8 @@ def warn_of_missing_classes(class_names: Sequence[str], trained: np.ndarray, pre
     expected = trained / trained.sum() * predicted.sum()
     missing = np.flatnonzero((expected >= _LEAST_TO_MISS) & (predicted == 0))
     if len(missing):
-        named = [
-            f"{class_names[c]!r} ({trained[c] / trained.sum():.0%} of the training rows)" for c in missing
-        ]
+        shares = trained / trained.sum()
+        named = [f"{class_names[c]!r} ({shares[c]:.0%} of the training rows)" for c in missing.tolist()]
         warnings.warn(
             f"no row is labelled {', '.join(named[:5])}. If there should be some, train with "
             "class_weight='balanced' (--class-weight balanced)",
