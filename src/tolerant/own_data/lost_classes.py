@@ -13,14 +13,14 @@ _LEAST_TO_MISS = 10  # rows of a class: fewer may go unrecognised by chance
 
 
 def warn_of_missing_classes(class_names: Sequence[str], trained: np.ndarray, predicted: np.ndarray) -> None:
-    """Of classes that none of the new rows was given, though as many as in training would be ten or more.
+    """Of rare classes that no new row was given, though ten or more would be as many as in training.
 
     ``trained`` and ``predicted`` count the rows of each class.
     """
-    expected = trained / trained.sum() * predicted.sum()
-    missing = np.flatnonzero((expected >= _LEAST_TO_MISS) & (predicted == 0))
+    shares = trained / trained.sum()
+    rare = 2 * len(trained) * shares < 1  # a frequent one is missed by a model that has not learnt
+    missing = np.flatnonzero(rare & (shares * predicted.sum() >= _LEAST_TO_MISS) & (predicted == 0))
     if len(missing):
-        shares = trained / trained.sum()
         named = [f"{class_names[c]!r} ({shares[c]:.0%} of the training rows)" for c in missing.tolist()]
         warnings.warn(
             f"no row is labelled {', '.join(named[:5])}. If there should be some, train with "
