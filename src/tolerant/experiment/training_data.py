@@ -133,14 +133,9 @@ def _check_job(spec: RunSpec) -> None:
     """By the job's own checks, with empty pictures and with weights that take no memory."""
     known_rows = train_rows(spec.dataset)
     num_rows = known_rows or 50_000
+    pictures = np.broadcast_to(np.uint8(0), (num_rows, 32, 32, 3))
     job = Job(
-        dataset=NoisyDataset(
-            np.broadcast_to(np.uint8(0), (num_rows, 32, 32, 3)),
-            np.arange(num_rows) % 2,
-            None,
-            ("a", "b"),
-            kind="image",
-        ),
+        dataset=NoisyDataset(pictures, np.arange(num_rows) % 2, None, ("a", "b"), kind="image"),
         model=spec.model,
         model_args=dict(spec.model_args),
         loss=spec.loss,

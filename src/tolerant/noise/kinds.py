@@ -79,18 +79,6 @@ def _by_number(build: Callable[[int, float], Transition]) -> Callable[..., Trans
     return lambda names, rate: build(len(names), rate)
 
 
-def _draw_instance(
-    true_labels: ArrayLike, names: Sequence[str], *, seed: int, rate: float, inputs: Any
-) -> Corruption:
-    return instance_dependent(inputs, true_labels, rate, num_classes=len(names), seed=seed)
-
-
-def _draw_open_set(
-    true_labels: ArrayLike, names: Sequence[str], *, seed: int, rate: float, inputs: Any, outside: Any
-) -> OpenSet:
-    return replace_inputs(inputs, true_labels, outside, rate, num_classes=len(names), seed=seed)
-
-
 KINDS: dict[str, NoiseKind] = {
     kind.name: kind
     for kind in (
@@ -128,7 +116,9 @@ KINDS: dict[str, NoiseKind] = {
             "instance",
             "some rows are easier to get wrong than others, as their inputs say",
             needs=("rate", "inputs"),
-            draw_rows=_draw_instance,
+            draw_rows=lambda labels, names, *, seed, rate, inputs: instance_dependent(
+                inputs, labels, rate, num_classes=len(names), seed=seed
+            ),
         ),
         NoiseKind(
             "open-set",
@@ -136,7 +126,9 @@ KINDS: dict[str, NoiseKind] = {
             # An outside picture's label is a draw from all classes, so the matrix is uniform noise's.
             _by_number(uniform),
             ("rate", "inputs", "outside"),
-            _draw_open_set,
+            lambda labels, names, *, seed, rate, inputs, outside: replace_inputs(
+                inputs, labels, outside, rate, num_classes=len(names), seed=seed
+            ),
         ),
         NoiseKind("none", "no noise", lambda names: np.eye(len(names)), ()),
         NoiseKind("human", "people's own mistakes: the labels as they were found", None, ()),

@@ -70,9 +70,7 @@ def models(results: Path) -> str:
         gaps = {key: _behind(found) for key, found in here.items()}
         if gaps:
             worst = max(gaps, key=lambda key: gaps[key])
-            names = ", ".join(
-                dict.fromkeys(key[0].removeprefix("text_").removesuffix("_weak") for key in here)
-            )
+            names = ", ".join(dict.fromkeys(_short(key[0]) for key in here))
             ahead = sum(gap <= 1 for gap in gaps.values())
             notes.append(
                 f"{title.capitalize()}: {names}; {len(here)} sets of labels, "
@@ -135,12 +133,8 @@ def loss_cpu(results: Path) -> str:
         body.append(
             [shape, row["dtype"], f"{faster['cross_entropy']:.2f}x", f"{faster['softmax']:.2f}x", extra]
         )
-    head = [
-        "rows x classes",
-        "dtype",
-        "speed relative to L_q written with `F.cross_entropy`",
-        "speed relative to L_q written with softmax and a power",
-    ]
+    head = ["rows x classes", "dtype", "speed relative to L_q written with `F.cross_entropy`"]
+    head += ["speed relative to L_q written with softmax and a power"]
     head += ["extra copies of the logits (ours, `F.cross_entropy`)"]
     table = markdown_table(head, body, "llr")
     return f"{table}\n\ntorch {found['torch']}, {found['threads']} threads, {found['rounds']} rounds."

@@ -75,12 +75,6 @@ def difference_margin(ours: Summary, paper: Summary) -> float | None:
     return float(t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
 
 
-def agrees(ours: Summary, paper: Summary) -> bool | None:
-    """Whether the interval around the difference covers zero; None when there is no interval."""
-    margin = difference_margin(ours, paper)
-    return None if margin is None else abs(ours.mean - paper.mean) <= margin
-
-
 @dataclass(frozen=True)
 class Line:
     """One cell: the paper's number, if it has one, and ours under every rule, in per cent."""
@@ -111,7 +105,10 @@ class Line:
 
     @property
     def agrees(self) -> bool | None:
-        return None if self.paper is None else agrees(self.main, self.paper)
+        """Whether the interval around the difference covers zero; None when there is no interval."""
+        if self.difference is None or self.margin is None:
+            return None
+        return abs(self.difference) <= self.margin
 
 
 def lines(rows: Iterable[Row], name: str) -> list[Line]:

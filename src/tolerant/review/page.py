@@ -188,14 +188,11 @@ def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], li
     shown = frame[names].iloc[index]
     columns = []
     for name in names:
-        words, missing = shown[name].astype(str).tolist(), shown[name].isna().tolist()
+        cells = zip(shown[name].astype(str).tolist(), shown[name].isna().tolist(), strict=True)
         columns.append(
-            [
-                "missing" if absent or not word.strip() else _cut(word, _MOST_IN_CELL)
-                for word, absent in zip(words, missing, strict=True)
-            ]
+            ["missing" if gap or not word.strip() else _cut(word, _MOST_IN_CELL) for word, gap in cells]
         )
-    titles = [f"{name}" if name in used else f"{name} (not used)" for name in names]
+    titles = [str(name) if name in used else f"{name} (not used)" for name in names]
     return titles, [list(row) for row in zip(*columns, strict=True)]
 
 

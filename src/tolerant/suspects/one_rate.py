@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tolerant.noise.estimate import Probs
 from tolerant.noise.transition import symmetric
 from tolerant.suspects.whole_matrix import Index, Labels, Matrix, sharpen
 
@@ -38,29 +38,27 @@ class OneRate:
     def transition(self) -> Matrix:
         return symmetric(self.num_classes, self.wrong)
 
-    def refit(
-        self, given_labels: Labels, probs: NDArray[np.floating], sharpness: float
-    ) -> tuple[OneRate, float]:
+    def refit(self, given_labels: Labels, probs: Probs, sharpness: float) -> tuple[OneRate, float]:
         model = replace(self, sharpness=sharpness)
         sharp = model._sharpened(given_labels, probs)
         model = model._most_likely(sharp)
         return model, model._log_likelihood(sharp)
 
-    def refitter(self, given_labels: Labels, probs: NDArray[np.floating]) -> Callable[[Index, Index], float]:
+    def refitter(self, given_labels: Labels, probs: Probs) -> Callable[[Index, Index], float]:
         sharp = self._sharpened(given_labels, probs)
         return lambda fitted, among: self._most_likely(sharp[:, fitted])._expected_wrong(sharp[:, among])
 
-    def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+    def expected_wrong(self, given_labels: Labels, probs: Probs) -> float:
         return self._expected_wrong(self._sharpened(given_labels, probs))
 
-    def log_likelihood(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+    def log_likelihood(self, given_labels: Labels, probs: Probs) -> float:
         return self._log_likelihood(self._sharpened(given_labels, probs))
 
-    def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
+    def log_odds_right(self, given_labels: Labels, probs: Probs) -> Matrix:
         right, by_mistake = self._right_and_mistaken(self._sharpened(given_labels, probs))
         return np.log(right + 1e-300) - np.log(by_mistake + 1e-300)
 
-    def _sharpened(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
+    def _sharpened(self, given_labels: Labels, probs: Probs) -> Matrix:
         """[2, N] of p^s, each row summing to one: that of the given label, and of all others together.
 
         >>> OneRate(2, 0.1, sharpness=2.0)._sharpened(np.array([0]), np.array([[0.8, 0.2]])).round(3)

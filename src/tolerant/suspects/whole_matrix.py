@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.noise.estimate import Probs
 from tolerant.noise.transition import symmetric, uniform
 
 Matrix = NDArray[np.float64]
@@ -37,15 +38,13 @@ class WholeMatrix:
         """How many numbers a fit finds: each row of T sums to 1."""
         return len(self.transition) * (len(self.transition) - 1)
 
-    def refit(
-        self, given_labels: Labels, probs: NDArray[np.floating], sharpness: float
-    ) -> tuple[WholeMatrix, float]:
+    def refit(self, given_labels: Labels, probs: Probs, sharpness: float) -> tuple[WholeMatrix, float]:
         """The most likely T at this sharpness, starting from the present one; and its log likelihood."""
         by_label = _split_by_label(given_labels, sharpen(probs, sharpness))
         transition = _most_likely(by_label, self.transition)
         return WholeMatrix(transition, sharpness), _log_likelihood(by_label, transition)
 
-    def refitter(self, given_labels: Labels, probs: NDArray[np.floating]) -> Callable[[Index, Index], float]:
+    def refitter(self, given_labels: Labels, probs: Probs) -> Callable[[Index, Index], float]:
         """A function of row numbers: T fitted to the first, the share of wrong labels among the second."""
         sharp = sharpen(probs, self.sharpness)
 
@@ -56,15 +55,15 @@ class WholeMatrix:
             by_label(among), _most_likely(by_label(fitted), self.transition)
         )
 
-    def expected_wrong(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+    def expected_wrong(self, given_labels: Labels, probs: Probs) -> float:
         """The share of wrong labels among these."""
         return _expected_wrong(self._by_label(given_labels, probs), self.transition)
 
-    def log_likelihood(self, given_labels: Labels, probs: NDArray[np.floating]) -> float:
+    def log_likelihood(self, given_labels: Labels, probs: Probs) -> float:
         """Of these labels."""
         return _log_likelihood(self._by_label(given_labels, probs), self.transition)
 
-    def log_odds_right(self, given_labels: Labels, probs: NDArray[np.floating]) -> Matrix:
+    def log_odds_right(self, given_labels: Labels, probs: Probs) -> Matrix:
         """[N] log P(right) - log P(wrong) of each given label.
 
         T enters halfway to its symmetric average. On its own it also learns which classes the model
@@ -84,7 +83,7 @@ class WholeMatrix:
             result[start : start + step] = np.log(right + 1e-300) - np.log(wrong + 1e-300)
         return result
 
-    def _by_label(self, given_labels: Labels, probs: NDArray[np.floating]) -> list[Matrix]:
+    def _by_label(self, given_labels: Labels, probs: Probs) -> list[Matrix]:
         return _split_by_label(given_labels, sharpen(probs, self.sharpness))
 
 
@@ -127,7 +126,7 @@ def _expected_wrong(by_label: list[Matrix], transition: Matrix) -> float:
     return min(max(1.0 - right / sum(map(len, by_label)), 0.0), 1.0)
 
 
-def sharpen(probs: NDArray[np.floating], sharpness: float) -> NDArray[np.float64]:
+def sharpen(probs: Probs, sharpness: float) -> NDArray[np.float64]:
     """Rows of p^s, each summing to one.
 
     >>> sharpen(np.array([[0.8, 0.2]]), 2.0).round(3)

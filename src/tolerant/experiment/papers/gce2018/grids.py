@@ -49,26 +49,20 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(method: str, *, prune_start: int, recipe: Recipe, seed: int, **values: Any) -> RunSpec:
-    """One spec of a method by its name in the paper's tables."""
+def build(
+    method: str, *, recipe: Recipe, seed: int, prune_start: int | None = None, **values: Any
+) -> RunSpec:
+    """One spec of a method by its name in the paper's tables; it prunes from the first milestone on."""
     values |= METHODS[method]
     if values.pop("prune", False):
-        values["prune"] = PruneSchedule(prune_start, PRUNE_EVERY, K)
+        values["prune"] = PruneSchedule(prune_start or recipe.milestones[0], PRUNE_EVERY, K)
     return RunSpec(recipe=replace(recipe, seed=seed), **values)
 
 
 def table1(seeds: Iterable[int]) -> list[RunSpec]:
     """Closed-set noise: three data sets, two kinds of noise at four rates, six methods."""
     return [
-        build(
-            method,
-            dataset=dataset,
-            noise=noise,
-            noise_rate=rate,
-            prune_start=preset["recipe"].milestones[0],
-            seed=seed,
-            **preset,
-        )
+        build(method, dataset=dataset, noise=noise, noise_rate=rate, seed=seed, **preset)
         for seed in seeds
         for dataset, preset in DATASETS.items()
         for noise, rates in RATES.items()
@@ -110,7 +104,7 @@ def figure1(seeds: Iterable[int]) -> list[RunSpec]:
             ("cifar100", 0.0, "mae"),
             ("cifar10", 0.4, "cce"),
         )
-    ] + [_adam("cifar10", 0.4, {"loss": "lq", "loss_args": {"q": Q}}, seed) for seed in seeds]
+    ] + [_adam("cifar10", 0.4, METHODS["lq"], seed) for seed in seeds]
 
 
 def figure2(seeds: Iterable[int]) -> list[RunSpec]:
@@ -126,14 +120,7 @@ def figure2(seeds: Iterable[int]) -> list[RunSpec]:
 def cifar_n(seeds: Iterable[int]) -> list[RunSpec]:
     """Labels by people (Wei et al. 2022) under table 1's recipe; the paper has no such table."""
     return [
-        build(
-            method,
-            dataset=dataset,
-            noise="human",
-            prune_start=DATASETS[like]["recipe"].milestones[0],
-            seed=seed,
-            **DATASETS[like],
-        )
+        build(method, dataset=dataset, noise="human", seed=seed, **DATASETS[like])
         for seed in seeds
         for dataset, like in HUMAN.items()
         for method in ("cce", "lq", "truncated-lq")
