@@ -35,7 +35,7 @@ class Callback:
         """Training begins, or goes on after the epoch of ``record``."""
 
     def on_epoch_end(self, job: Job, record: Record) -> None:
-        """An epoch is over: one row of the history."""
+        """An epoch is over; its record is the last of the history."""
 
     def on_end(self, job: Job, result: TrainResult) -> None:
         """Training is over."""

@@ -80,7 +80,7 @@ class Run:
     def _epoch(self) -> Iterator[bool]:
         """One epoch: score and prune, order, step, measure, choose, save."""
         clock, stepper = Clock(self.device), self.stepper
-        if self.step == 0 and self.alternation.due(self.epoch):  # resumed in its middle, it is decided
+        if self.step == 0 and self.alternation.due(self.epoch):  # resumed in its middle, it has been decided
             yield from self._prune()
 
         order, draws, seed = self.draw_epoch()
