@@ -112,7 +112,7 @@ CLASSIFIERS = {
             rows.words,
             suits=_is_text,
             in_auto=_is_text,
-            seconds=lambda num_rows, cells, classes: 0.05 + 2e-7 * cells * classes,
+            seconds=lambda num_rows, cells, classes: 0.05 + 3e-8 * cells * classes,
         ),
         Card(
             "characters",
@@ -121,7 +121,7 @@ CLASSIFIERS = {
             rows.characters,
             suits=_is_text,
             in_auto=_is_text,
-            seconds=lambda num_rows, cells, classes: 0.1 + 6e-7 * cells * classes,
+            seconds=lambda num_rows, cells, classes: 0.1 + 8e-8 * cells * classes,
         ),
         Card(
             "bayes",
