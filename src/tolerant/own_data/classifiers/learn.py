@@ -101,8 +101,8 @@ def trial_of_network_pays(task: Task) -> bool:
 def learn_committee(members: Sequence[Member], trial: Trial, task: Task) -> Learned:
     """Doubt with the chosen members, and fit them to the labels that they believe.
 
-    Doubts come from the moved predictions, which rank wrong labels better where a class is rare (31 noisy
-    tables: average precision 68.0 against 59.7), belief from the plain ones.
+    Doubts come from the moved predictions, which rank wrong labels better where a class is rare, belief from
+    the plain ones.
     """
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
     chosen = [member for member in members if member.name in trial.choice.names]
