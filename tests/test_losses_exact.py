@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import mpmath
 import pytest
 import torch
@@ -64,10 +66,16 @@ def make_logits(gap: float, num_classes: int) -> torch.Tensor:
     return logits.bfloat16().float()
 
 
+@functools.cache
+def exps_of(logits: tuple[float, ...], digits: int):
+    """The same for every loss, and of a thousand classes most of the work."""
+    return [mpmath.exp(mpf(x)) for x in logits]
+
+
 def truth(value, logits: torch.Tensor, entries: list[int]):
     """Value and gradient of a function of the probabilities, at 60 digits (more where 1 - p is tiny)."""
     with mp.workdps(60 + int(min(220, abs(float(logits[0] - logits[1])))) // 2):
-        exps = [mpmath.exp(mpf(float(x))) for x in logits]
+        exps = exps_of(tuple(logits.tolist()), mp.dps)
 
         def moved(entry: int, by):
             here = [*exps[:entry], exps[entry] * mpmath.exp(by), *exps[entry + 1 :]]
