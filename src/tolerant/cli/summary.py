@@ -62,7 +62,7 @@ def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
     if suspects.weak:
         typer.echo(
             "That is most of the rows: the model is too weak to judge, and only the top of the list\n"
-            "means anything. More rows help, or features of a pretrained model (--features)."
+            "means anything. More rows help, or features of a stronger pretrained model (--features)."
         )
     if len(suspects):
         _print_worst(suspects.head(10))
