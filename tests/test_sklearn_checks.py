@@ -14,7 +14,7 @@ from tolerant import NoisyLabelClassifier
 pytestmark = pytest.mark.filterwarnings("ignore:pruning at k=")
 
 # What scikit-learn itself expects of SGDClassifier, which draws batches of rows as this one does.
-REPEATED = "a row of weight 2 is in one batch, a row given twice may be in two"
+REPEATED = "a row of weight 2 is in one batch and one fold, a row given twice may be in two"
 EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": REPEATED,
     "check_sample_weight_equivalence_on_sparse_data": REPEATED,
