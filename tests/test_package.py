@@ -24,6 +24,7 @@ BELOW_ALL = {
     "class_names",
     "csv_cells",
     "files",
+    "threads",
     "extras",
     "hints",
     "locks",

@@ -231,7 +231,16 @@ def test_every_row_is_in_one_batch_and_none_is_alone(num_rows, size):
     assert last <= size + 1
 
 
-def test_one_line_an_epoch_where_no_one_watches(capsys):
+def test_one_line_a_run_where_no_one_watches(capsys, monkeypatch):
+    Fleet(side_by_side=1, device="cpu").run([job(name="one"), job(1, name="two")])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line[:14] for line in lines] == ["one: epoch 3/3", "two: epoch 3/3"]
+    monkeypatch.setattr("tolerant.train.engine.display._LINE_S", 0.0)  # of a run of minutes
+    Fleet(side_by_side=1, device="cpu").run([job(name="one")])
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_one_line_an_epoch_where_asked_for(capsys):
     Fleet(side_by_side=1, device="cpu", progress="lines").run([job(name="digits lq")])
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3

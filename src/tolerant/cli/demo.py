@@ -55,7 +55,9 @@ def demo(
 
 
 def _train(data: NoisyDataset, test: NoisyDataset, seed: int) -> dict[str, Trained]:
+    from tolerant.threads import one_thread
     from tolerant.train import Fleet, Job, PruneSchedule, Recipe
+    from tolerant.train.engine.device import pick_device
 
     # The paper's protocol at the size of the digits: a learning rate that falls twice, and pruning
     # from its first fall on.
@@ -75,7 +77,9 @@ def _train(data: NoisyDataset, test: NoisyDataset, seed: int) -> dict[str, Train
         )
         for name in COLOURS
     ]
-    results = Fleet(side_by_side=1, progress="bar").run(jobs)
+    device = pick_device("auto")
+    with one_thread(device.type == "cpu"):
+        results = Fleet(side_by_side=1, device=device, progress="bar").run(jobs)
     return {job.name: _ranked(result, data) for job, result in zip(jobs, results, strict=True)}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from tolerant.data.dataset import NoisyDataset
+from tolerant.own_data.network import is_dense
 from tolerant.own_data.plan import make_job
 from tolerant.own_data.settings import Settings
+from tolerant.threads import one_thread
 from tolerant.train import Job, TrainResult
 from tolerant.train.engine.checkpoint import twelve_a_run
 from tolerant.train.engine.display import ProgressMode
@@ -73,20 +75,8 @@ class NetworkCandidate:
         with self._threads():
             self._fleet(side_by_side if self.device.type == "cuda" else 1).run(jobs, on_result)
 
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
-        """One thread for small rows on a processor.
-
-        Their steps take less than threads need to find each other: on two cores that others used too, a
-        dense network took 53 to 79 s with two threads, 7 to 11 s with one.
-        """
-        threads = torch.get_num_threads()
-        if self.small_rows and self.device.type == "cpu":
-            torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
+    def _threads(self) -> AbstractContextManager[None]:
+        return one_thread(self.small_rows and self.device.type == "cpu")
 
     def probs(self, fitted: TrainResult, dataset: NoisyDataset) -> np.ndarray:
         """float32 [N, C]."""
@@ -96,6 +86,7 @@ class NetworkCandidate:
         return Fleet(side_by_side=side_by_side, device=self.device, progress=self.progress)
 
 
-def are_small(dataset: NoisyDataset) -> bool:
+def are_small(dataset: NoisyDataset, settings: Settings, device: torch.device) -> bool:
     """Whether rows are so small that a step of a network on them is a matter of a millisecond."""
-    return dataset.kind != "image" and int(np.prod(dataset.inputs.shape[1:])) <= _SMALL_ROW
+    few = int(np.prod(dataset.inputs.shape[1:])) <= _SMALL_ROW
+    return few and (dataset.kind != "image" or is_dense(dataset, settings, device))

@@ -70,9 +70,9 @@ def learn(
     num_groups = num_rows if dataset.groups is None else len(np.unique(dataset.groups))
     _check_folds(folds, num_groups, settings)
     check_class_names(dataset.class_names, dataset.num_classes)  # now, and not after the trainings
-    candidate = NetworkCandidate(
-        settings, pick_device(device), progress, checkpoints, small_rows=are_small(dataset)
-    )
+    place = pick_device(device)
+    small = are_small(dataset, settings, place)
+    candidate = NetworkCandidate(settings, place, progress, checkpoints, small_rows=small)
     folds = min(folds, num_groups)
     task = Task(dataset, settings, folds, sample_weight, reviewed, original_labels)
     members = [] if start is not None else members_for(dataset, settings)

@@ -29,6 +29,12 @@ def choose_network(
     return (model if isinstance(model, str) else _make(dataset, settings)), options
 
 
+def is_dense(dataset: NoisyDataset, settings: Settings, device: torch.device) -> bool:
+    """Whether the network has no convolution, as far as its name tells."""
+    named = isinstance(settings.model, str)
+    return named and choose_network(dataset, settings, device)[0] == "mlp"
+
+
 def default_network(dataset: NoisyDataset, device: torch.device) -> tuple[str, dict[str, Any]]:
     """Name and options of the network of ours that suits these rows best."""
     shape = tuple(dataset.inputs.shape[1:])

@@ -1,4 +1,4 @@
-"""What a person sees while runs train: a bar for each run on a terminal, else a line per epoch."""
+"""What a person sees while runs train: a bar for each run on a terminal, else a line at its end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 ProgressMode = Literal["auto", "bar", "lines", "quiet"]
 _REFRESH_S = 0.1
+_LINE_S = 60.0  # of a long run in a log
 _WIDE = 110  # columns that a bar with all its numbers takes
 
 
 class Display:
-    """Shows runs on standard error; "auto" is bars on a terminal with rich, else lines."""
+    """Shows runs on standard error: "lines" has one for each epoch.
+
+    "auto" is bars on a terminal with rich, else a line at the end of each run, and one a minute.
+    """
 
     def __init__(self, mode: ProgressMode) -> None:
         if mode not in get_args(ProgressMode):
@@ -27,6 +31,7 @@ class Display:
         self._tasks: dict[int, Any] = {}
         self._shown: dict[int, int] = {}
         self._next = 0.0
+        self._next_line: dict[int, float] = {}
         self.mode = "quiet" if sys.stderr is None else mode  # pythonw, a closed one
 
     def __enter__(self) -> Display:
@@ -42,6 +47,7 @@ class Display:
 
     def start(self, index: int, run: Run) -> None:
         self._shown[index] = len(run.history)
+        self._next_line[index] = time.monotonic() + _LINE_S
         if self._bars is not None:
             name = run.job.name or "training"
             self._tasks[index] = self._bars.add_task(name, total=run.recipe.epochs, numbers="")
@@ -62,11 +68,14 @@ class Display:
                 short = self._bars.console.width < _WIDE
                 numbers = describe(run.history[-1], short=short) if run.history else ""
                 self._bars.update(self._tasks[index], completed=done, numbers=numbers)
-        elif new and self.mode != "quiet":
-            total = run.recipe.epochs
+        elif new and self.mode == "lines":
             for record in run.history[self._shown[index] :]:
-                text = f"epoch {record['epoch'] + 1:>{len(str(total))}}/{total}  {describe(record)}"
-                print(_prefix(run) + text, file=sys.stderr, flush=True)
+                _print_epoch(run, record)
+        elif new and self.mode != "quiet":
+            ended, now = len(run.history) == run.recipe.epochs, time.monotonic()
+            if ended or now >= self._next_line[index]:
+                self._next_line[index] = now + _LINE_S
+                _print_epoch(run, run.history[-1])
         self._shown[index] = len(run.history)
 
     def end(self, index: int, run: Run) -> None:
@@ -93,6 +102,12 @@ def describe(record: Record, *, short: bool = False) -> str:
         if record.get(key) is not None:
             parts.append(f"{word} {100 * record[key]:.{1 if short else 2}f}%")
     return "  ".join([*parts, f"{record['images_per_s']:,.0f}{'/s' if short else ' rows/s'}"])
+
+
+def _print_epoch(run: Run, record: Record) -> None:
+    total = run.recipe.epochs
+    text = f"epoch {record['epoch'] + 1:>{len(str(total))}}/{total}  {describe(record)}"
+    print(_prefix(run) + text, file=sys.stderr, flush=True)
 
 
 def _prefix(run: Run) -> str:
