@@ -67,6 +67,11 @@ def test_a_removed_row_is_reproduced(tmp_path: Path) -> None:
     assert [lasting(row) for row in again.rows] == [{**lasting(row), "side_by_side": 1} for row in first.rows]
     assert {row["key"]: store.history(row) for row in store.rows()} == histories
     assert not list((tmp_path / "runs").iterdir())
+    left = tmp_path / "runs" / specs[0].key  # by a kill between row and removal
+    left.mkdir()
+    (left / "state-00003-0000000.safetensors").write_bytes(b"")
+    assert run(specs, **folders).done == 0
+    assert not left.exists()
 
 
 def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,11 @@ class FileLock:
     closes the file a second time: hence `_held`, which is asked before the file is opened.
 
     Args:
-        path: the file; it stays when the lock is released, and names who had it.
+        path: the file; it names who has it.
         required: an OSError where there are no file locks (Windows, some network disks); else only other runs
             of this process are kept out there.
+        leaves_file: whether the file stays when the lock is released; a folder that people share should not
+            name the machine it was written on.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / ".lock"
@@ -37,9 +39,11 @@ class FileLock:
     # By process: a fork copies the dictionary, but not the locks.
     _held: ClassVar[dict[tuple[int, str], FileLock]] = {}
 
-    def __init__(self, path: str | os.PathLike[str], *, required: bool = True) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, required: bool = True, leaves_file: bool = True
+    ) -> None:
         self.path = Path(path)
-        self._required = required
+        self._required, self._leaves_file = required, leaves_file
         self._name: tuple[int, str] | None = None  # in `_held`, while it is
         self._handle: int | None = None
 
@@ -63,6 +67,9 @@ class FileLock:
 
     def release(self) -> None:
         """Leave it to others; nothing happens where it is not held."""
+        if self._name is not None and not self._leaves_file:
+            with suppress(OSError):
+                self.path.unlink()  # while nobody else has it
         if self._handle is not None:
             os.close(self._handle)  # before another thread may open the file, whose lock this would end
             self._handle = None
@@ -113,8 +120,18 @@ def _lock(path: Path, wait: bool, required: bool) -> tuple[bool, int | None]:
             if not required:
                 return True, None
         raise
+    if not _is_at(path, handle):  # whoever had it has removed the file since we opened it
+        os.close(handle)
+        return _lock(path, wait, required)
     with suppress(OSError):  # a full disk: then nobody is told who has it
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
         os.fsync(handle)  # or other machines would read it half a minute later
     return True, handle
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except FileNotFoundError:
+        return False

@@ -39,7 +39,13 @@ def audit(
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
     options = dict(locals())  # the arguments, before there are other variables
-    from tolerant.own_data.run_folder import holds_run, load_run, write_list_and_page
+    from tolerant.own_data.run_folder import (
+        holds_run,
+        load_run,
+        remove_finished_checkpoints,
+        using,
+        write_list_and_page,
+    )
 
     if not holds_run(source):
         rows, folder, corrections = opt.make_source(source, data_options), out or Path("audit"), labels or ()
@@ -69,5 +75,7 @@ def audit(
         )
     dataset = run.load_rows()
     suspects, history = run.suspects(dataset), run.history()
-    write_list_and_page(out, suspects, dataset, history, title=run.title, limit=limit)
+    with using(out):
+        write_list_and_page(out, suspects, dataset, history, title=run.title, limit=limit)
+        remove_finished_checkpoints(out)
     print_suspects(suspects, out, next_command(run.source, run.spec["labels"], out=out))

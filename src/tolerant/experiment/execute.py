@@ -11,7 +11,7 @@ from tolerant.experiment.engines.local import Runner, run_here
 from tolerant.experiment.engines.processes import run_in_processes
 from tolerant.experiment.engines.ray import Cluster, run_on_ray
 from tolerant.experiment.grid import with_needs
-from tolerant.experiment.one_run import OnEpoch, Outcome, Tell
+from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell
 from tolerant.experiment.spec import RunSpec, rows_by_key
 from tolerant.experiment.store import LOCK, Row, Store
 from tolerant.experiment.training_data import check_trainable
@@ -84,6 +84,7 @@ def run(
         make_folder(checkpoints)
         with FileLock(Path(results) / LOCK):  # where there are no locks, no run could be reserved
             pass
+    _sweep(asked, todo, results, checkpoints)
     runner = Runner(os.fspath(results), os.fspath(checkpoints), device, fleet)
     outcomes: list[Outcome] = []
 
@@ -104,6 +105,19 @@ def run(
         done=sum(outcome.status == "done" for outcome in outcomes),
         failed=[outcome for outcome in outcomes if outcome.status == "failed"],
     )
+
+
+def _sweep(
+    asked: Iterable[RunSpec],
+    todo: Iterable[RunSpec],
+    results: str | os.PathLike[str],
+    checkpoints: str | os.PathLike[str],
+) -> None:
+    """Remove the checkpoints of stored runs, which a kill between row and removal has left."""
+    to_do = {spec.key for spec in todo}
+    for spec in with_needs(asked):
+        if spec.key not in to_do and (Path(checkpoints) / spec.key).is_dir():
+            Reservation(spec, results, checkpoints).take()
 
 
 def missing(specs: Iterable[RunSpec], store: Store) -> list[RunSpec]:

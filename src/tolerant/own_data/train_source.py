@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from tolerant.data import Source
-from tolerant.files import make_folder
 from tolerant.own_data.classifiers.choose import takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import learn
 from tolerant.own_data.learned import Learned
 from tolerant.own_data.network import NETWORK
 from tolerant.own_data.pretrained import AUTO, NONE, Say
-from tolerant.own_data.run_folder import save_run
+from tolerant.own_data.run_folder import remove_checkpoints, save_run, using
 from tolerant.own_data.settings import Settings
 from tolerant.review.page import MOST_SHOWN
 from tolerant.train.engine.device import pick_device
@@ -41,7 +38,7 @@ def train_source(
     limit: int = MOST_SHOWN,
     say: Say = lambda line: None,
 ) -> Learned:
-    """Train on ``source`` and write the run folder.
+    """Train on ``source`` and write the run folder, which is refused while another process trains there.
 
     ``corrections`` are files, applied one after the other: those of a second review were made for the labels
     that the first had left. What a person has decided is not asked again.
@@ -54,6 +51,35 @@ def train_source(
     Over several ranks all of them load and train, rank 0 writes, and ``torchrun --max-restarts`` goes on in
     the same way.
     """
+    # Before anything is read: who shares the folder with another training learns it at once.
+    with nullcontext() if current_ranks().rank else using(folder):
+        return _train_source(
+            source,
+            Path(folder),
+            settings,
+            corrections=corrections,
+            folds=folds,
+            device=device,
+            features=features,
+            callbacks=callbacks,
+            limit=limit,
+            say=say,
+        )
+
+
+def _train_source(
+    source: Source,
+    folder: Path,
+    settings: Settings,
+    *,
+    corrections: Sequence[str | os.PathLike[str]],
+    folds: int,
+    device: str | torch.device,
+    features: str,
+    callbacks: Sequence[Callback],
+    limit: int,
+    say: Say,
+) -> Learned:
     ranks = current_ranks()
     if features == AUTO and settings.model not in (AUTO, NETWORK):
         features = NONE  # who names a network means it to see the pictures
@@ -66,9 +92,6 @@ def train_source(
         say=say,
         with_characters=takes_classifiers(settings),
     )
-    if not ranks.rank:
-        make_folder(folder)  # like ids and corrections: refused now, not after hours of training
-    checkpoints = Path(folder) / "checkpoints"
     fingerprint = data.fingerprint(settings, folds)
     learned = learn(
         data.trainable(place),
@@ -82,24 +105,12 @@ def train_source(
         original_labels=data.dataset.given_labels,
         device=device,
         progress="auto",
-        checkpoints=checkpoints / fingerprint,
+        checkpoints=folder / "checkpoints" / fingerprint,
         callbacks=callbacks,
         say=say,
     )
     ranks.wait()  # nobody reads the checkpoints any more
     if not ranks.rank:
         save_run(folder, learned, data, fingerprint=fingerprint, limit=limit)
-        _clear(checkpoints)
+        remove_checkpoints(folder)
     return learned
-
-
-def _clear(checkpoints: Path) -> None:
-    """Remove all checkpoints, those of other settings too; the run is written, so nothing may fail here.
-
-    The folder can be a link to a larger disk, with other things in it, and another training may be at work.
-    """
-    for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
-        if re.fullmatch("[0-9a-f]{16}", folder.name):
-            shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):
-        checkpoints.rmdir()

@@ -9,6 +9,7 @@ from typing import Any
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 
+_DIGEST = "run digest"  # no model is called so
 # What the named classifiers are made of beyond what skops trusts by itself.
 _TRUSTED = (
     "numpy.dtype",
@@ -23,18 +24,20 @@ _TRUSTED = (
 )
 
 
-def write_classifiers(path: Path, fitted: Mapping[str, Any]) -> None:
-    write_atomic(path, extra("skops.io").dumps(dict(fitted)))
+def write_classifiers(path: Path, fitted: Mapping[str, Any], digest: str) -> None:
+    """``digest``: of the run, an entry of its own."""
+    write_atomic(path, extra("skops.io").dumps({**fitted, _DIGEST: digest}))
 
 
-def read_classifiers(path: Path) -> dict[str, Any]:
-    """Those of `write_classifiers`; a file with anything else in it is refused."""
+def read_classifiers(path: Path) -> tuple[dict[str, Any], str | None]:
+    """Those of `write_classifiers` and their digest; a file with anything else in it is refused."""
     skops = extra("skops.io")
     try:
         data = path.read_bytes()
         strange = sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
         if strange:
             raise ValueError(f"it holds {strange[0]}, which none of our models has")
-        return dict(skops.loads(data, trusted=list(_TRUSTED)))
+        fitted = dict(skops.loads(data, trusted=list(_TRUSTED)))
+        return fitted, fitted.pop(_DIGEST, None)
     except Exception as error:  # a damaged archive fails in many ways
         raise ValueError(f"{path} cannot be read: {error}. Train again.") from error

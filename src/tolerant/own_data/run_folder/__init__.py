@@ -10,11 +10,25 @@ suspects.csv        the doubtful labels, most doubtful first
 report.html         the page to review them on
 earlier-1 ...       runs of other data or settings that were here before
 
-`save` writes one, `load` reads it back, `layout` knows its files, `same_data` whether its rows have changed.
+Spec, model and audit hold one digest of the run, so that files of two are not taken for one. While a process
+writes here it holds .tolerant.lock, and checkpoints/ lies here until all is written.
+
+`save` writes one, `load` reads it back, `layout` knows its files, `in_use` who may write and what a kill has
+left, `same_data` whether its rows have changed.
 """
 
+from tolerant.own_data.run_folder.in_use import remove_checkpoints, remove_finished_checkpoints, using
 from tolerant.own_data.run_folder.layout import holds_run
 from tolerant.own_data.run_folder.load import SavedRun, load_run
 from tolerant.own_data.run_folder.save import save_run, write_list_and_page
 
-__all__ = ["SavedRun", "holds_run", "load_run", "save_run", "write_list_and_page"]
+__all__ = [
+    "SavedRun",
+    "holds_run",
+    "load_run",
+    "remove_checkpoints",
+    "remove_finished_checkpoints",
+    "save_run",
+    "using",
+    "write_list_and_page",
+]

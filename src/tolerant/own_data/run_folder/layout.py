@@ -1,25 +1,25 @@
-"""Which files a run folder holds, whether one is there, and how one is set aside for another."""
+"""Which files a run folder holds, whether one is there, and how its tensors are written."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import warnings
 from collections.abc import Mapping
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 
 from torch import Tensor
 
 from tolerant.extras import extra
-from tolerant.files import read_json, write_atomic
+from tolerant.files import write_atomic
 
 EVIDENCE = ("near_given", "near_suggested", "twin", "lonely")  # fields of `Evidence`, in its order
+DIGEST = "run_digest"  # what spec.json, model and audit have in common
 FORMAT = 3
 READABLE = (2, 3)  # before 3 every model was a network
-# In the order in which a run is set aside; if that is interrupted, the rest is set aside the next time.
-_FILES = (
+LOCK = ".tolerant.lock"
+# In the order in which a run is set aside; if that is interrupted, the rest follows the next time.
+FILES = (
     "model.safetensors",
     "model.skops",
     "audit.safetensors",
@@ -28,9 +28,11 @@ _FILES = (
     "report.html",
     "spec.json",
 )
-_NAMES = "|".join(map(re.escape, _FILES))
-# All that a run may leave in its folder, including the temporary file of an interrupted write.
-_OURS = re.compile(rf"checkpoints|earlier-\d+|{_NAMES}|\.({_NAMES})\.\w+")
+_NAMES = "|".join(map(re.escape, FILES))
+# The file of an interrupted write, and the folder of an interrupted setting aside.
+TEMPORARY = re.compile(rf"\.({_NAMES})\.[0-9a-f]{{8}}")
+PART = ".earlier"
+_OURS = re.compile(rf"checkpoints|earlier-\d+|{_NAMES}|{TEMPORARY.pattern}|\.earlier|\.tolerant\.lock")
 
 
 def holds_run(folder: str | os.PathLike[str]) -> bool:
@@ -46,35 +48,28 @@ def holds_stopped_training(folder: str | os.PathLike[str]) -> bool:
     return all(_OURS.fullmatch(path.name) for path in folder.iterdir())
 
 
-def set_aside(folder: Path, fingerprint: str) -> None:
-    """Move a run with another ``fingerprint`` that lies here into ``earlier-1`` or the next such folder."""
-    path = folder / "spec.json"
-    if not path.exists():
-        return
-    with suppress(ValueError):
-        spec = read_json(path)
-        if isinstance(spec, dict) and spec.get("fingerprint") == fingerprint:
-            return
-    number = next(n for n in count(1) if not (folder / f"earlier-{n}").exists())
-    earlier = folder / f"earlier-{number}"
-    earlier.mkdir()
-    for name in _FILES:
-        with suppress(FileNotFoundError):
-            (folder / name).replace(earlier / name)
-    warnings.warn(
-        f"{folder} held a run of other data or settings, which is in {earlier} now. "
-        "To keep both side by side give another folder: --out",
-        stacklevel=4,
-    )
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], digest: str) -> None:
+    """``digest``: of the run, kept in the file's header."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomic(path, extra("safetensors.torch").save(whole))
+    write_atomic(path, extra("safetensors.torch").save(whole, {DIGEST: digest}))
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path, digest: str | None) -> dict[str, Tensor]:
+    """A ValueError if they are of a run with another digest; None: of a run from before there was one."""
     try:
-        return dict(extra("safetensors.torch").load(path.read_bytes()))
+        data = path.read_bytes()
+        tensors = dict(extra("safetensors.torch").load(data))
     except (OSError, extra("safetensors").SafetensorError) as error:
         raise ValueError(f"{path} cannot be read: {error}. Train again.") from error
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    check_digest(path, header.get("__metadata__", {}).get(DIGEST), digest)
+    return tensors
+
+
+def check_digest(path: Path, found: str | None, digest: str | None) -> None:
+    """A ValueError unless the file is of the run whose `spec.json` has this digest."""
+    if found != digest:
+        raise ValueError(
+            f"{path} is of another training than spec.json beside it ({found} and {digest}): files of two "
+            "runs were mixed. Train again."
+        )

@@ -20,10 +20,14 @@ from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.disk import read_classifiers
 from tolerant.own_data.doubts import find_doubts
+from tolerant.own_data.run_folder.in_use import holder
 from tolerant.own_data.run_folder.layout import (
+    DIGEST,
     EVIDENCE,
     FORMAT,
+    PART,
     READABLE,
+    check_digest,
     holds_stopped_training,
     read_tensors,
 )
@@ -56,6 +60,8 @@ class SavedRun:
     source: Source
     encoder: InputEncoder
     model: Network | Committee
+    audit: dict[str, np.ndarray]
+    """Of every row, what `audit.safetensors` holds."""
 
     @property
     def title(self) -> str:
@@ -75,8 +81,7 @@ class SavedRun:
     def label_counts(self) -> np.ndarray:
         """int64 [C]: how many of the training rows had each label."""
         with _naming_damage(self.folder):
-            given = read_tensors(self.folder / "audit.safetensors")["given_labels"].numpy()
-            return np.bincount(given, minlength=len(self.encoder.class_names))
+            return np.bincount(self.audit["given_labels"], minlength=len(self.encoder.class_names))
 
     def history(self) -> list[dict[str, Any]]:
         """One record per epoch."""
@@ -97,7 +102,7 @@ class SavedRun:
                 raise ValueError(
                     f"the rows or labels of {self.source.name} are not those of {self.folder}. Train again."
                 )
-            stored = {n: t.numpy() for n, t in read_tensors(self.folder / "audit.safetensors").items()}
+            stored = self.audit
             if "input_digests" in stored:  # older runs have none
                 warn_of_edits(self.source.name, self.folder, dataset, stored["input_digests"])
             kept = stored["kept"]
@@ -132,17 +137,19 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
         model = (
             _read_classifiers(folder, spec) if "classifiers" in spec else _read_network(folder, spec, encoder)
         )
-    return SavedRun(folder, spec, source, encoder, model)
+        audit = read_tensors(folder / "audit.safetensors", spec.get(DIGEST))
+    return SavedRun(folder, spec, source, encoder, model, {name: t.numpy() for name, t in audit.items()})
 
 
 def _read_classifiers(folder: Path, spec: dict[str, Any]) -> Committee:
-    fitted, names = read_classifiers(folder / "model.skops"), spec["classifiers"]
+    (fitted, found), names = read_classifiers(folder / "model.skops"), spec["classifiers"]
+    check_digest(folder / "model.skops", found, spec.get(DIGEST))
     rows = {name: CLASSIFIERS[name].rows for name in names}
     return Committee({name: fitted[name] for name in names}, rows, np.array(spec["prior"]), spec["tau"])
 
 
 def _read_network(folder: Path, spec: dict[str, Any], encoder: InputEncoder) -> Network:
-    tensors = read_tensors(folder / "model.safetensors")
+    tensors = read_tensors(folder / "model.safetensors", spec.get(DIGEST))
     size = input_size(encoder.encoded_kind, encoder.shape)
     options = {**size, **spec["model_args"], "dropout": spec["recipe"]["dropout"]}
     model = build(spec["model"], len(encoder.class_names), **options)
@@ -153,7 +160,9 @@ def _read_network(folder: Path, spec: dict[str, Any], encoder: InputEncoder) -> 
 
 def _read_spec(folder: Path) -> dict[str, Any]:
     path = folder / "spec.json"
-    if holds_stopped_training(folder):
+    if (who := holder(folder)) and not path.is_file():
+        raise ValueError(f"{folder} is not finished: {who} trains there. Wait until it ends.")
+    if holds_stopped_training(folder) or (folder / PART).exists():
         raise ValueError(
             f"{folder} holds a training that was stopped. The same `tolerant train` command resumes it."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,7 +18,8 @@ from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.disk import write_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learned import Learned
-from tolerant.own_data.run_folder.layout import EVIDENCE, FORMAT, set_aside, write_tensors
+from tolerant.own_data.run_folder.in_use import set_aside
+from tolerant.own_data.run_folder.layout import DIGEST, EVIDENCE, FORMAT, write_tensors
 from tolerant.own_data.run_folder.same_data import label_digest
 from tolerant.review.page import write_page
 from tolerant.suspects import Suspects
@@ -35,13 +37,15 @@ def save_run(
 ) -> None:
     """Write all files of a run; a run with another ``fingerprint`` that lies there is set aside.
 
+    The caller is `using` the folder.
     ``limit`` is the most suspects on the page.
     """
     folder, source = Path(folder), data.source.absolute()  # so that even "." has a name
     make_folder(folder)
     set_aside(folder, fingerprint)
     (folder / "spec.json").unlink(missing_ok=True)  # until all is written, the folder holds no run
-    model = _write_model(folder, learned)
+    digest = _digest(fingerprint, learned)
+    model = _write_model(folder, learned, digest)
     history = learned.fitted.history if isinstance(learned.fitted, TrainResult) else []
     audit = {
         "given_labels": data.corrected.given_labels,
@@ -53,7 +57,7 @@ def save_run(
     }
     if (evidence := learned.suspects.evidence) is not None:
         audit |= {name: getattr(evidence, name) for name in EVIDENCE}
-    write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()})
+    write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()}, digest)
     write_json(folder / "history.json", history)
     title = Path(source.name).name
     write_list_and_page(folder, learned.suspects, data.dataset, history, title=title, limit=limit)
@@ -63,6 +67,7 @@ def save_run(
             "format": FORMAT,
             "version": __version__,
             "fingerprint": fingerprint,
+            DIGEST: digest,
             "source": asdict(source),
             "labels": [os.path.abspath(path) for path in data.corrections],
             "label_digest": label_digest(data.dataset),
@@ -77,11 +82,16 @@ def save_run(
     )
 
 
-def _write_model(folder: Path, learned: Learned) -> dict[str, Any]:
+def _digest(fingerprint: str, learned: Learned) -> str:
+    """Of what was trained and what came out: the same training gives the same, and no other does."""
+    return hashlib.sha256(fingerprint.encode() + learned.probs.tobytes()).hexdigest()[:32]
+
+
+def _write_model(folder: Path, learned: Learned, digest: str) -> dict[str, Any]:
     """Write what the model has learnt; what `spec.json` says of it."""
     if isinstance(learned.fitted, Committee):
         (folder / "model.safetensors").unlink(missing_ok=True)
-        write_classifiers(folder / "model.skops", learned.fitted.fitted)
+        write_classifiers(folder / "model.skops", learned.fitted.fitted, digest)
         names, prior = list(learned.fitted.fitted), learned.fitted.prior.tolist()
         return {"classifiers": names, "prior": prior, "tau": learned.fitted.tau}
     (folder / "model.skops").unlink(missing_ok=True)
@@ -94,6 +104,7 @@ def _write_model(folder: Path, learned: Learned) -> dict[str, Any]:
             "preprocess/mean": torch.from_numpy(preprocess.mean),
             "preprocess/scale": torch.from_numpy(preprocess.scale),
         },
+        digest,
     )
     return {
         "preprocess": preprocess.kind,

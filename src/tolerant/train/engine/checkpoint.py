@@ -142,6 +142,16 @@ class Checkpoints:
         return record, loaded["state"], loaded.get("best")
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a run writes its checkpoints here now, as far as there are file locks."""
+    if not (folder / _LOCK).exists():
+        return False
+    lock = FileLock(folder / _LOCK, required=False)
+    free = lock.acquire(wait=False)
+    lock.release()
+    return not free
+
+
 def _locked(folder: Path) -> FileLock:
     """The right of one run to write here, where there are file locks; a disk without them trains, too."""
     lock = FileLock(folder / _LOCK, required=False)
