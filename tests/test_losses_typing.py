@@ -66,6 +66,8 @@ def calls() -> tuple[list[str], list[str]]:
         wrong += [f'{called}({given}{name}="x")' for name in numbers]
         wrong += [] if "functional" in called else [f"{called}(0.7)"]
     right.append("functional.lq_loss(x, y, sample_weight=x, q=0.7)")
+    right.append('functional.lq_from_log_prob(x, q=0.7, k=0.1, weight=x, ignore=x, reduction="sum")')
+    wrong += ["functional.lq_from_log_prob(x, 0.7)", "functional.lq_from_log_prob(x, qq=0.7)"]
     wrong += ["functional.lq_loss([x, x], y)", "functional.lq_loss(x, y, x, 0.7)", "functional.log_p_y(x)"]
     wrong += ["tolerant.LqqLoss()", "functional.lqq_loss(x, y)"]
     return right, wrong

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tolerant.kernels.log_prob import log_p_y as _log_p_y_of_rows
 from tolerant.losses.binary import binary_lq_loss as binary_lq_loss
+from tolerant.losses.from_log_prob import lq_from_log_prob as lq_from_log_prob
 from tolerant.losses.full_row import *  # noqa: F403
 from tolerant.losses.input_checks import check_label_range, check_logits_and_labels, check_tensor
 from tolerant.losses.linear import linear_lq_loss as linear_lq_loss
@@ -43,6 +44,6 @@ def log_p_y(logits: Tensor, labels: Tensor) -> Tensor:
 
 # No assignment, as in `tolerant.losses`: type checkers would take all names for private.
 globals()["__all__"] = [
-    *["binary_lq_loss", "linear_lq_loss", "log_p_y"],
+    *["binary_lq_loss", "linear_lq_loss", "log_p_y", "lq_from_log_prob"],
     *(f"{name.replace('-', '_')}_loss" for name in REGISTRY),
 ]
