@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,8 +40,8 @@ def eager_upcast(h: Tensor, w: Tensor, y: Tensor) -> Tensor:
     return lq_of(F.cross_entropy(F.linear(h, w).float(), y, reduction="none"))
 
 
-def ours(**options: object) -> Loss:
-    return lambda h, w, y: linear_lq_loss(h, w, y, q=Q, **options)  # type: ignore[arg-type]
+def ours(**options: Any) -> Loss:
+    return lambda h, w, y: linear_lq_loss(h, w, y, q=Q, **options)
 
 
 def peers(folder: Path | None) -> dict[str, Loss]:
@@ -113,29 +114,37 @@ def extra_mib(loss: Loss, h: Tensor, w: Tensor, y: Tensor) -> float:
     return most / 2**20
 
 
-def accuracy(rows: list[Row], device: torch.device, *, tiny: bool) -> None:
+def accuracy(rows: list[Row], losses: dict[str, Loss], device: torch.device, *, tiny: bool) -> None:
     """Against float64 on a size that fits it: relative error of the two gradients."""
-    h, w, y = problem(device, *((64, 16, 50) if tiny else (1024, 256, 8192)), live=0.5)
+    n, *size = (64, 16, 50) if tiny else (1024, 256, 8192)
+    h, w, y = problem(device, n, *size, live=0.5)
     exact = [t.detach().double().requires_grad_() for t in (h, w)]
-    losses = F.cross_entropy(F.linear(*exact), y, reduction="none")
-    truth = torch.autograd.grad((torch.expm1(-Q * losses) / -Q).mean(), exact)
-    candidates = {
-        "eager": eager,
-        "one chunk": ours(chunk_rows=1024),
-        "4 chunks": ours(chunk_rows=256),
-        "4 chunks, fp32": ours(chunk_rows=256, accumulate_fp32=True),
-        "16 chunks": ours(chunk_rows=64),
-        "16 chunks, fp32": ours(chunk_rows=64, accumulate_fp32=True),
+    of_float64 = F.cross_entropy(F.linear(*exact), y, reduction="none")
+    truth = torch.autograd.grad((torch.expm1(-Q * of_float64) / -Q).mean(), exact)
+    bias = torch.randn(size[1], device=device).bfloat16()
+    chunks = {
+        f"{name}, {count} chunks": ours(chunk_rows=n // count, **options)
+        for count in (4, 16, 64)
+        for name, options in (("ours", {}), ("bf16 sum", {"accumulate_fp32": False}))
     }
-    for name, loss in candidates.items():
+    for name, loss in {**losses, **chunks}.items():
         try:
             got = step(loss, h, w, y)
-        except RuntimeError as error:
+        except Exception as error:
             print(f"FAILED {name}: {str(error)[:300]}", flush=True)
             continue
-        errors = [((g.double() - t).norm() / t.norm()).item() for g, t in zip(got, truth, strict=True)]
-        rows.append({"bench": "accuracy", "name": name, "hidden": errors[0], "weight": errors[1]})
+        rows.append({"bench": "accuracy", "name": name, **errors(got, truth)})
         print(json.dumps(rows[-1]), flush=True)
+    of_float64 = F.cross_entropy(F.linear(*exact, bias.double()), y, reduction="none")
+    truth = torch.autograd.grad((torch.expm1(-Q * of_float64) / -Q).mean(), exact)
+    got = step(ours(bias=bias), h, w, y)
+    rows.append({"bench": "accuracy", "name": "ours, with a bias", **errors(got, truth)})
+    print(json.dumps(rows[-1]), flush=True)
+
+
+def errors(got: Sequence[Tensor], truth: Sequence[Tensor]) -> dict[str, float]:
+    of_each = [((g.double() - t).norm() / t.norm()).item() for g, t in zip(got, truth, strict=True)]
+    return {"hidden": of_each[0], "weight": of_each[1]}
 
 
 def print_table(rows: list[Row]) -> None:
@@ -163,21 +172,20 @@ def main(words: Sequence[str] | None = None) -> None:
     if options.tiny:
         options.rounds, options.rows, options.hidden, options.classes = 1, 32, 16, 50
     rows: list[Row] = [{"bench": "machine", **machine(device, options.rounds)}]
-    accuracy(rows, device, tiny=options.tiny)
     size = (options.rows, options.hidden, options.classes)
     h, w, y = problem(device, *size, live=1.0)
     half_h, half_w, half_y = problem(device, *size, live=0.6)
     losses: dict[str, Loss] = {
         "ours": ours(),
         "ours, 512 rows a chunk": ours(chunk_rows=512),
-        "ours, 2048 rows a chunk": ours(chunk_rows=2048),
+        "ours, 1024 rows a chunk": ours(chunk_rows=1024),
         "ours, one chunk": ours(chunk_rows=options.rows),
         "ours, fp32 sum": ours(accumulate_fp32=True),
-        "ours, fp32 sum, 2048": ours(accumulate_fp32=True, chunk_rows=2048),
         "eager": eager,
         "eager, logits.float()": eager_upcast,
         **peers(options.peers),
     }
+    accuracy(rows, losses, device, tiny=options.tiny)
     runs: dict[str, Callable[[], object]] = {"bare products": bare_products(h, w)}
     for name, loss in losses.items():
         try:

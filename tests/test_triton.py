@@ -273,6 +273,9 @@ def test_gradient_in_place_of_the_logits(kind: str) -> None:
     call = Call("lq", {"q": 0.7}, -100, "none")
     apart = torch.empty_like(z)
     loss = launch(call, z, y, grad=apart, plan=triton_launch.plan_for(300, 4))
+    narrow = torch.empty_like(z, dtype=torch.bfloat16)  # as the last layer's, from logits in fp32
+    launch(call, z, y, grad=narrow, plan=triton_launch.plan_for(300, 4))
+    torch.testing.assert_close(narrow.float(), apart, rtol=2**-7, atol=0)  # (the interpreter cuts off)
     same = launch(call, z, y, grad=z, plan=triton_launch.plan_for(300, 4))
     assert torch.equal(loss, same)
     assert torch.equal(z, apart)

@@ -1,8 +1,8 @@
 """The last linear layer and a loss of p_y in one: the logits never exist all at once.
 
 Rows are taken a chunk at a time. The gradient of a chunk's logits is known as soon as its loss is, so it
-replaces the logits in their buffer, and goes straight into the gradients of the hidden rows and of the
-layer: three matrix products, where recomputing the logits in the backward pass would take four.
+goes straight into the gradients of the hidden rows and of the layer: three matrix products, where recomputing
+the logits in the backward pass would take four.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from torch import Tensor
 
 from tolerant.kernels import can, cpu, plain
 from tolerant.kernels.log_prob import compute_dtype
+from tolerant.kernels.products import LayerGrad, multiply
 from tolerant.kernels.triton import launch
 from tolerant.kernels.triton.loss import Loss
 
-# A chunk of logits. 1024 rows of 128256 classes in bf16: a twelfth of what eager needs, and still
-# products of full speed on a big GPU. On a CPU nothing is gained beyond a few times the cache.
-CHUNK_BYTES = {"cuda": 256 << 20, "cpu": 32 << 20}
+# The gradients of a chunk. 2048 rows of 128256 classes in bf16: products of full speed on a big GPU. On a CPU
+# nothing is gained beyond a few times the cache.
+CHUNK_BYTES = {"cuda": 512 << 20, "cpu": 32 << 20}
+# Logits of 16-bit inputs are 32 bits wide: rounded to bf16 they put gradients up to 8 % off the truth. The
+# loss alone needs them, so a part of a chunk at a time will do.
+LOGITS_BYTES = {"cuda": 256 << 20, "cpu": 16 << 20}
+# So often a sum is rounded to 16 bits before it is better kept in fp32.
+MOST_16_BIT_SUMS = 8
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Job:
 
     loss: Loss
     chunk_rows: int
-    accumulate_fp32: bool
+    accumulate_fp32: bool | None  # None: where so many chunks are summed that 16 bits would drift
     per_row: bool  # the upstream gradient may differ from row to row
     may_be_dead: bool  # rows may have no gradient at all, and are then left out of the products
 
@@ -42,6 +48,11 @@ def rows_of_a_chunk(num_rows: int, weight: Tensor) -> int:
         return max(1, num_rows)
     chunks = -(-num_rows // max(128, most // 128 * 128))
     return -(-num_rows // chunks // 128) * 128  # equal chunks, whole tiles of the products
+
+
+def rows_of_logits(num_classes: int, device: torch.device) -> int:
+    most = LOGITS_BYTES.get(device.type, LOGITS_BYTES["cpu"]) // (num_classes * 4)
+    return max(1, most // 128 * 128 or most)
 
 
 Grads = tuple[Tensor | None, Tensor | None, Tensor | None]
@@ -114,7 +125,8 @@ def _plain_grads(upstream: Tensor, saved: tuple[Tensor, ...], job: Job) -> tuple
     hidden, weight, bias, labels, row_weight = saved
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        logits = F.linear(hidden, weight, bias)
+        wide = compute_dtype(hidden)
+        logits = F.linear(hidden.to(wide), weight.to(wide), None if bias is None else bias.to(wide))
         losses = plain.phi_rows(logits, labels, row_weight, job.loss)
     needs = [t is not None and t.requires_grad for t in saved[:3]]
     wanted = [t for t, need in zip(saved, needs, strict=False) if need]
@@ -135,73 +147,82 @@ def _sweep(
     num_rows, num_classes = len(hidden), len(weight)
     acc = compute_dtype(hidden)
     losses = torch.empty(num_rows, dtype=acc, device=hidden.device)
-    buffer = hidden.new_empty(min(job.chunk_rows, num_rows), num_classes)
     leave_out_dead = job.may_be_dead and any(wants) and can.count(hidden)
     grad_hidden = None
     if wants[0]:
         grad_hidden = hidden.new_zeros(hidden.shape) if leave_out_dead else hidden.new_empty(hidden.shape)
-    weight_grad = _WeightGrad(weight, job.accumulate_fp32) if wants[1] else None
+    layer_grad = None
+    if wants[1]:
+        fp32 = job.accumulate_fp32
+        fp32 = num_rows > MOST_16_BIT_SUMS * job.chunk_rows if fp32 is None else fp32
+        layer_grad = LayerGrad(weight, fp32)
     grad_bias = hidden.new_zeros(num_classes, dtype=acc) if wants[2] else None
     columns = weight.t()
-    # Where dead rows are left out, the gradients of live ones are held at the front of the buffer until they
-    # are enough for a product; `origin` says which rows of `hidden` they belong to.
+    size = min(job.chunk_rows, num_rows)
+    grads = hidden.new_empty(size, num_classes) if any(wants) else None
+    # Gradients of 32 or 64 bits take their logits' place; those of 16 bits are rounded from logits of 32.
+    logits = grads
+    if grads is None or grads.dtype != acc:
+        size_of_logits = min(size, rows_of_logits(num_classes, hidden.device))
+        logits = hidden.new_empty(size_of_logits, num_classes, dtype=acc)
+    assert logits is not None
+    # Gradients are held at the front of their buffer until they are enough for a product; where dead rows are
+    # left out, `origin` says which rows of `hidden` they belong to.
     start = num_held = 0
-    origin = torch.empty(len(buffer), dtype=torch.int64, device=hidden.device)
+    origin = torch.empty(size, dtype=torch.int64, device=hidden.device)
     while start < num_rows:
-        rows = slice(start, start + _room(len(buffer), num_held))
+        rows = slice(start, start + _room(size, num_held, len(logits), leave_out_dead))
         h, y = hidden[rows], labels[rows]
-        z = buffer[num_held : num_held + len(h)]
-        if bias is None:
-            torch.mm(h, columns, out=z)
-        else:
-            torch.addmm(bias, h, columns, out=z)
-        losses[rows] = _loss_in_place(z, y, row_weight[rows], job, any(wants))
+        z = logits[num_held : num_held + len(h)] if logits is grads else logits[: len(h)]
+        if bias is not None:
+            z.copy_(bias)
+        multiply(h, columns, z, add=bias is not None)
+        g = None if grads is None else grads[num_held : num_held + len(h)]
+        losses[rows] = _losses(z, y, row_weight[rows], job, g)
         start += len(h)
-        if not any(wants):
+        if grads is None or g is None:
             continue
         if grad_bias is not None:
-            grad_bias += z.sum(0, dtype=acc)
-        if not leave_out_dead:
-            if grad_hidden is not None:
-                torch.mm(z, weight, out=grad_hidden[rows])
-            if weight_grad is not None:
-                weight_grad.add(z, h)
-            continue
-        num_held += _live_first_(z, y, origin[num_held:], rows.start)
+            grad_bias += g.sum(0, dtype=acc)
+        num_held += _live_first_(g, y, origin[num_held:], rows.start) if leave_out_dead else len(h)
         # Products of few rows leave a GPU half idle, so the live rows of several chunks go together.
-        if num_held and (start == num_rows or not _room(len(buffer), num_held)):
-            held, of = buffer[:num_held], origin[:num_held]
-            if grad_hidden is not None:
+        if num_held and (start == num_rows or not _room(size, num_held, len(logits), leave_out_dead)):
+            held, of = grads[:num_held], origin[:num_held]
+            these = hidden[of] if leave_out_dead else hidden[start - num_held : start]
+            if grad_hidden is not None and leave_out_dead:
                 grad_hidden.index_copy_(0, of, torch.mm(held, weight))
-            if weight_grad is not None:
-                weight_grad.add(held, hidden[of])
+            elif grad_hidden is not None:
+                torch.mm(held, weight, out=grad_hidden[start - num_held : start])
+            if layer_grad is not None:
+                layer_grad.add(held, these)
             num_held = 0
-    return losses, (grad_hidden, None if weight_grad is None else weight_grad.result(), grad_bias)
+    return losses, (grad_hidden, None if layer_grad is None else layer_grad.result(), grad_bias)
 
 
-def _room(size: int, num_held: int) -> int:
-    """How many rows to take next, in whole tiles of the products; 0 where half the buffer is held.
+def _room(size: int, num_held: int, most: int, leave_out_dead: bool) -> int:
+    """How many rows to take next, `most` of them or what the buffer has left.
 
-    Fewer rows would not be worth a product, which has to read the whole layer, nor a wait for the host.
+    Where live rows are collected, whole tiles of the products, and 0 where less than half the buffer is left:
+    fewer rows would not be worth a product, which has to read the whole layer, nor a wait for the host.
     """
-    if num_held == 0:
-        return size
     left = size - num_held
+    if left >= most or not leave_out_dead:
+        return min(left, most)
     return left // 128 * 128 if 2 * left >= size else 0
 
 
-def _loss_in_place(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, want_grad: bool) -> Tensor:
-    """Weighted losses of the rows; if wanted, their gradient takes the logits' place."""
+def _losses(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, grad: Tensor | None) -> Tensor:
+    """Weighted losses of the rows; their gradient goes to `grad`, where given, which may be the logits."""
     way = can.way_of_loss(z, labels, form=job.loss.form, impl="auto")
     if way == "triton":
         call = launch.Call(job.loss.form, job.loss.hyper, -100, "none")
-        return launch.launch(call, z, labels, None, row_weight, grad=z if want_grad else None)
+        return launch.launch(call, z, labels, None, row_weight, grad=grad)
     rows = cpu.phi_rows if way == "fused" else plain.phi_rows
     with torch.enable_grad():
-        leaf = z.detach().requires_grad_(want_grad)
+        leaf = z.detach().requires_grad_(grad is not None)
         losses = rows(leaf, labels, row_weight, job.loss)
-        if want_grad:
-            z.copy_(torch.autograd.grad(losses.sum(), leaf)[0])
+        if grad is not None:
+            grad.copy_(torch.autograd.grad(losses.sum(), leaf)[0])
     return losses.detach()
 
 
@@ -220,30 +241,3 @@ def _live_first_(grad: Tensor, labels: Tensor, origin: Tensor, first: int) -> in
     grad[holes] = grad[source[holes]]
     torch.add(source, first, out=origin[:num_live])
     return num_live
-
-
-class _WeightGrad:
-    """The sum over chunks of gradient^T hidden."""
-
-    def __init__(self, weight: Tensor, accumulate_fp32: bool) -> None:
-        self.dtype = weight.dtype
-        wide = accumulate_fp32 and weight.dtype in (torch.bfloat16, torch.float16)
-        self.total = weight.new_empty(weight.shape, dtype=torch.float32 if wide else weight.dtype)
-        self.started = False
-
-    def add(self, grad: Tensor, hidden: Tensor) -> None:
-        """total += grad^T hidden; the first product is written, not added to a sum of zeros."""
-        beta = int(self.started)
-        self.started = True
-        if self.total.dtype == grad.dtype:
-            torch.addmm(self.total, grad.t(), hidden, beta=beta, out=self.total)
-        elif grad.is_cuda and torch.version.hip is None and hasattr(torch.ops.aten.addmm, "dtype_out"):
-            # (torch 2.8 and 2.9 have it on ROCm, where it only refuses)
-            torch.ops.aten.addmm.dtype_out(
-                self.total, grad.t(), hidden, torch.float32, beta=beta, out=self.total
-            )
-        else:
-            torch.addmm(self.total, grad.t().float(), hidden.float(), beta=beta, out=self.total)
-
-    def result(self) -> Tensor:
-        return self.total.to(self.dtype) if self.started else self.total.zero_().to(self.dtype)

@@ -28,7 +28,7 @@ def linear_lq_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
     chunk_rows: int | None = None,
-    accumulate_fp32: bool = False,
+    accumulate_fp32: bool | None = None,
 ) -> Tensor:
     r"""L_q, truncated at k if given, of ``F.linear(hidden, weight, bias)``, without its logits.
 
@@ -38,8 +38,9 @@ def linear_lq_loss(
     The gradients are formed in the forward pass (fp16 and ``reduction="none"`` wait for the backward
     pass, at the price of a fourth product). With k, rows with :math:`p_y \le k` take no part in the two
     gradient products; counting them stops the host at each chunk, so in a CUDA graph they take part.
-    In bf16 each chunk's product is summed in fp32 and its result added to the layer's gradient in
-    bf16; ``accumulate_fp32`` keeps that gradient in fp32 until the end, for 4 bytes per weight.
+    From 16-bit inputs the logits of a chunk are fp32, bias included, and never rounded: the gradients are as
+    near the truth as bf16 can hold them. The layer's gradient is summed over the chunks in bf16 where they
+    are few and in fp32 where they are many, for 4 bytes per weight; ``accumulate_fp32`` decides it for you.
 
     >>> hidden, weight = torch.ones(2, 3), torch.eye(4, 3)
     >>> linear_lq_loss(hidden, weight, torch.tensor([0, 3]), q=1.0)
@@ -111,7 +112,7 @@ class LinearLqLoss(nn.Module):
         ignore_index: int = -100,
         reduction: str = "mean",
         chunk_rows: int | None = None,
-        accumulate_fp32: bool = False,
+        accumulate_fp32: bool | None = None,
     ) -> None:
         super().__init__()
         check_reduction(reduction)
