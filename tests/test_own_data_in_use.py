@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from forked import forked
 from own_data_helpers import RUN_FILES, tolerant, write_table
 
+from tolerant import cli
 from tolerant.data import Source
 from tolerant.locks import FileLock
 from tolerant.own_data import Settings
@@ -188,3 +192,36 @@ def test_a_lock_that_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert path.exists()
         lock.release()
         assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_a_command_ended_by_a_signal_saves_and_says_so_by_its_code(
+    two: Path, tmp_path: Path, number: int, code: int
+) -> None:
+    run, saved = tmp_path / "run", [0]
+    command = ["train", str(two / "rows.csv"), "--id", "key", "--epochs", "9", "--folds", "0"]
+
+    def main() -> None:
+        save = Checkpoints.save
+
+        def save_and_end(*arguments: Any) -> None:
+            save(*arguments)
+            saved[0] += 1
+            if saved[0] == 3:
+                signal.raise_signal(number)
+
+        Checkpoints.save = save_and_end  # type: ignore[method-assign]
+        sys.argv = ["tolerant", *command, "--out", str(run)]
+        cli.main()
+
+    ended = forked(main)
+    assert ended.returncode == code, ended.stderr
+    assert f"stopped; the same command resumes from {run / 'checkpoints'}" in ended.stderr
+    (record,) = (json.loads(path.read_text()) for path in run.rglob("checkpoint.json"))
+    assert record["epoch"] == 3
+    assert {path.name for path in run.iterdir()} == {"checkpoints"}, "nobody is at it any more"
+    for out in (run, tmp_path / "whole"):
+        tolerant(*command, "--out", out)
+    assert load_run(run).spec == load_run(tmp_path / "whole").spec

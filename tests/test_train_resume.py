@@ -96,10 +96,11 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, uninterru
 
 
 class Interrupting(nn.Module):
-    """Sends Ctrl-C to its own process in one forward pass."""
+    """Sends a signal, such as Ctrl-C, to its own process in one forward pass."""
 
     calls = 0
     at = -1
+    signal = signal.SIGINT
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +110,7 @@ class Interrupting(nn.Module):
         if self.training:
             type(self).calls += 1
             if self.calls == self.at:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), self.signal)
         return self.net(x)
 
 
@@ -143,11 +144,43 @@ def test_ctrl_c_without_a_folder_just_ends():
 
 def test_a_second_ctrl_c_does_not_wait_for_the_step():
     stop = _Stop()
-    with stop.on_interrupt():
+    with stop.on_signal():
         signal.raise_signal(signal.SIGINT)
         assert stop.requested
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_what_a_scheduler_or_a_closed_terminal_sends_saves_and_then_ends(tmp_path, number):
+    torch.manual_seed(0)
+    model = Interrupting()
+    Interrupting.at = -1
+    wanted = fit(model=model)
+
+    def work(before=signal.SIG_DFL):
+        signal.signal(number, before)
+        Interrupting.calls, Interrupting.at, Interrupting.signal = 0, 23, number
+        fit(model=model, checkpoint=tmp_path, checkpoint_every=100)
+
+    ended = forked(work)
+    assert ended.returncode == -number, ended.stderr
+    record = json.loads((tmp_path / "checkpoint.json").read_text())
+    assert (record["epoch"], record["step"]) == (4, 3)
+    assert_same(fit(model=model, checkpoint=tmp_path, checkpoint_every=100), wanted)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert forked(lambda: work(signal.SIG_IGN)).returncode == 0  # nohup
+    heard = []
+
+    def own_handler():  # which may go on for a while, as Slurm's users' do
+        with suppress(KeyboardInterrupt):
+            work(lambda *_: heard.append((tmp_path / "checkpoint.json").exists()))
+        os._exit(7 if heard == [True] else 8)
+
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert forked(own_handler).returncode == 7
 
 
 class After(Callback):

@@ -8,6 +8,8 @@ import sys
 import warnings
 from typing import Any
 
+from tolerant.cli.signals import EndedBy
+
 _INSTALL = "pip install 'tolerant[app]'"
 
 
@@ -19,6 +21,17 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         sys.exit(f"The command line needs {missing.name}: {_INSTALL}")
     warnings.formatwarning = lambda message, *_, **__: f"tolerant: {message}\n"
+    ended_by = EndedBy()
+    ended_by.listen()
+    try:
+        _run(app)
+    except BaseException:
+        if ended_by.exit_code is None:
+            raise
+        sys.exit(ended_by.exit_code)
+
+
+def _run(app: Any) -> None:
     try:
         app()
     except ModuleNotFoundError as missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tolerant.extras import extra
@@ -21,7 +22,8 @@ _WIDE = 110  # columns that a bar with all its numbers takes
 class Display:
     """Shows runs on standard error: "lines" has one for each epoch.
 
-    "auto" is bars on a terminal with rich, else a line at the end of each run, and one a minute.
+    "auto" is bars on a terminal with rich, else a line at the end of each run, and one a minute. A terminal
+    that is closed meanwhile ends no training.
     """
 
     def __init__(self, mode: ProgressMode) -> None:
@@ -43,9 +45,25 @@ class Display:
 
     def __exit__(self, *exception: object) -> None:
         if self._bars is not None:
-            self._bars.stop()
+            with suppress(OSError):
+                self._bars.stop()
 
     def start(self, index: int, run: Run) -> None:
+        with suppress(OSError):
+            self._start(index, run)
+
+    def tick(self, index: int, run: Run) -> None:
+        """Called after every step: shows what is new, ten times a second at most."""
+        with suppress(OSError):
+            self._tick(index, run)
+
+    def end(self, index: int, run: Run) -> None:
+        with suppress(OSError):
+            self._tick(index, run)
+            if self._bars is not None:
+                self._bars.update(self._tasks[index], completed=run.recipe.epochs)
+
+    def _start(self, index: int, run: Run) -> None:
         self._shown[index] = len(run.history)
         self._next_line[index] = time.monotonic() + _LINE_S
         if self._bars is not None:
@@ -54,8 +72,7 @@ class Display:
         elif run.history and self.mode != "quiet":
             print(_prefix(run) + f"going on after epoch {len(run.history)}", file=sys.stderr)
 
-    def tick(self, index: int, run: Run) -> None:
-        """Called after every step: shows what is new, ten times a second at most."""
+    def _tick(self, index: int, run: Run) -> None:
         new = len(run.history) > self._shown[index]
         if self._bars is not None:
             now = time.monotonic()
@@ -77,11 +94,6 @@ class Display:
                 self._next_line[index] = now + _LINE_S
                 _print_epoch(run, run.history[-1])
         self._shown[index] = len(run.history)
-
-    def end(self, index: int, run: Run) -> None:
-        self.tick(index, run)
-        if self._bars is not None:
-            self._bars.update(self._tasks[index], completed=run.recipe.epochs)
 
 
 def describe(record: Record, *, short: bool = False) -> str:

@@ -59,7 +59,8 @@ class Fleet:
         """Results in the order of the jobs; a job that failed gives its exception, others go on.
 
         ``on_result(index, result)`` is called as each one ends. Ctrl-C saves every run that has a
-        checkpoint folder and then raises KeyboardInterrupt; a second one does not wait.
+        checkpoint folder and then raises KeyboardInterrupt; a second one does not wait. SIGTERM and SIGHUP
+        (Slurm, Kubernetes, a closed terminal) save likewise, and then do what they would have done.
 
         Over several ranks (`tolerant.train.engine.ranks`) jobs train one after the other, rank 0 alone shows
         progress, and a job that fails ends them all: what fails on one rank may succeed on the others,
@@ -67,7 +68,7 @@ class Fleet:
         """
         stop = _Stop()
         progress: ProgressMode = "quiet" if current_ranks().rank else self.progress
-        with stop.on_interrupt(), Display(progress) as show:
+        with stop.on_signal(), Display(progress) as show:
             runs = _Runs(self, jobs, on_result, stop, show)
             try:
                 runs.start_more()
@@ -79,8 +80,7 @@ class Fleet:
             finally:  # cut short, the error's traceback would hold the runs, and they their folders
                 for run, _ in runs.active.values():
                     run.close()
-        if stop.cut_short:
-            raise KeyboardInterrupt("stopped; the same call goes on from the checkpoints.")
+        stop.pass_on()
         return [runs.ended[index] for index in sorted(runs.ended)]
 
     def run_one(self, job: Job) -> TrainResult:
@@ -178,27 +178,43 @@ def _stream(run: Run) -> AbstractContextManager[Any]:
     return nullcontext() if stream is None else torch.cuda.stream(stream)
 
 
+# SIGHUP is not on Windows.
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
 class _Stop:
-    """Turns the first Ctrl-C into a request that runs answer between two steps."""
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a request that runs answer between two steps."""
 
     def __init__(self) -> None:
         self.requested = False
         self.cut_short = False  # a run was stopped, or not begun
+        self._signal: int = signal.SIGINT
 
     @contextmanager
-    def on_interrupt(self) -> Iterator[None]:
+    def on_signal(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread may set handlers
             return
-        before = signal.getsignal(signal.SIGINT)
 
         def handle(number: int, frame: Any) -> None:
             if self.requested:
                 raise KeyboardInterrupt
-            self.requested = True
+            self.requested, self._signal = True, number
 
-        signal.signal(signal.SIGINT, handle)
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        # What is ignored stays so: nohup wants to survive a closed terminal. None is a handler not of Python.
+        ours = [n for n, old in before.items() if n == signal.SIGINT or old not in (signal.SIG_IGN, None)]
+        for number in ours:
+            signal.signal(number, handle)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number in ours:
+                signal.signal(number, before[number])
+
+    def pass_on(self) -> None:
+        """What was asked for, now that the runs are saved; `on_signal` is over."""
+        if self.requested and self._signal != signal.SIGINT:
+            signal.raise_signal(self._signal)  # ends the process, unless it has a handler of its own
+        if self.cut_short:
+            raise KeyboardInterrupt("stopped; the same call goes on from the checkpoints.")

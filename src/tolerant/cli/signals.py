@@ -1,0 +1,35 @@
+"""Signals that end a command: SIGTERM of a scheduler, SIGHUP of a closed terminal. They act like Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+
+class EndedBy:
+    """The signal that has ended the command, if one has."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._terminals = [stream for stream in (1, 2) if os.isatty(stream)]
+
+    def listen(self) -> None:
+        """From now on these signals are a KeyboardInterrupt, so that what is half written is taken back."""
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)  # SIGHUP is not on Windows
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+                signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        if number != signal.SIGTERM:  # the terminal is gone: a word to it would be an error
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in self._terminals:
+                os.dup2(nowhere, stream)
+        raise KeyboardInterrupt
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell names it: 143 for SIGTERM, 129 for SIGHUP."""
+        return None if self.number is None else 128 + self.number
