@@ -240,10 +240,10 @@ def tune(bench: Bench) -> None:
         print(f"C={c} {NAMES[dtype]} copy {copy:.4f} ms, default {default / copy:.3f}")
         for name, ms in sorted(times.items(), key=lambda item: item[1])[:5]:
             print(f"   {ms / copy:.3f}  {name}", flush=True)
-        bench.rows += [
+        bench.rows.extend(
             {"bench": "tune", "c": c, "dtype": NAMES[dtype], "plan": name, "of copy": round(ms / copy, 4)}
             for name, ms in times.items()
-        ]
+        )
         del graphs, sets, grads
         torch.cuda.empty_cache()
 

@@ -137,19 +137,28 @@ def test_scoring_without_gradients(monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["resnet18", "cnn8"])
 def test_a_network_is_as_near_the_truth_as_with_torchs(name, monkeypatch):
-    """One backward pass in fp32, with the fused norms and with torch's, against float64."""
-    x = torch.rand(32, 3, 32, 32, device="cuda").to(memory_format=torch.channels_last)
-    y = torch.randint(10, (32,), device="cuda")
+    """Backward passes in fp32, with the fused norms and with torch's, against float64.
+
+    Medians over batches: where rounding turns a ReLU or a maximum over, an error is ten times the usual one.
+    """
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    found = {}
-    for kind, dtype in (("fused", torch.float32), ("torch", torch.float32), ("exact", torch.float64)):
-        monkeypatch.setattr(can, "device_has_triton", lambda _, kind=kind: kind == "fused")
-        model = build(name, 10).cuda().to(dtype, memory_format=torch.channels_last).train()
-        nn.functional.cross_entropy(model(x.to(dtype)), y).backward()
-        found[kind] = torch.cat([p.grad.flatten().double() for p in model.parameters()])
-    errors = {kind: float((found[kind] - found["exact"]).norm()) for kind in ("fused", "torch")}
-    assert errors["fused"] < 3 * errors["torch"]
-    assert errors["fused"] < 0.01 * float(found["exact"].norm())
+    errors = {"fused": [], "torch": []}
+    for seed in range(5):
+        generator = torch.Generator("cuda").manual_seed(seed)
+        x = torch.rand(32, 3, 32, 32, device="cuda", generator=generator)
+        x = x.to(memory_format=torch.channels_last)
+        y = torch.randint(10, (32,), device="cuda", generator=generator)
+        found = {}
+        for kind, dtype in (("fused", torch.float32), ("torch", torch.float32), ("exact", torch.float64)):
+            monkeypatch.setattr(can, "device_has_triton", lambda _, kind=kind: kind == "fused")
+            model = build(name, 10).cuda().to(dtype, memory_format=torch.channels_last).train()
+            nn.functional.cross_entropy(model(x.to(dtype)), y).backward()
+            found[kind] = torch.cat([p.grad.flatten().double() for p in model.parameters()])
+        for kind, each in errors.items():
+            each.append(float((found[kind] - found["exact"]).norm() / found["exact"].norm()))
+    fused, plain = (sorted(each)[2] for each in errors.values())
+    assert fused < 3 * plain
+    assert fused < 0.01
 
 
 @pytest.mark.gpu
