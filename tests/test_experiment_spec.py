@@ -38,6 +38,7 @@ OTHER: dict[str, Any] = {
     "noise": "uniform",
     "noise_rate": 0.1,
     "transition": "true",
+    "anchor_percentile": 97,
     "prune": PruneSchedule(3, 2, 0.5),
     "recipe": Recipe(seed=1),
     "protocol": "other",
@@ -100,6 +101,7 @@ def test_grids_round_trip_and_have_no_doubles(name: str) -> None:
         ({"prune": {"start": 3}}, "unknown prune key 'start'. Did you mean 'start_epoch'?"),
         ({"noise_rate": 1.5}, "noise_rate must be in"),
         ({"transition": "guess"}, "transition must be one of"),
+        ({"anchor_percentile": 0}, "anchor_percentile must be a number in (0, 100]; got 0"),
     ],
 )
 def test_wrong_specs_are_named(values: dict[str, Any], message: str) -> None:

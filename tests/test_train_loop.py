@@ -69,13 +69,14 @@ def assert_near(tensor, wanted, relative):
 
 def test_equals_a_plain_loop():
     """Written out: NCHW, torch's SGD, one batch after another, the short last one included."""
-    data, recipe = pictures(), quick(epochs=2, milestones=(1,), select="last", weight_decay=1e-2, lr=0.01)
+    data = pictures()
+    recipe = quick(epochs=2, milestones=(1,), lr_step_decay=0.1, select="last", weight_decay=1e-2, lr=0.02)
     run = Run(Job(dataset=data, model="small-cnn", loss="lq", recipe=recipe), CPU)
     result = fit(data, "small-cnn", recipe=recipe)
     rows = data.subset(result.train_index)
     mean = torch.from_numpy(rows.inputs.astype(np.float64).mean(0) / 255).float()
     model, loss = build("small-cnn", 4, image_size=(16, 16)), LqLoss()
-    optimizer = torch.optim.SGD(model.parameters(), recipe.lr, 0.9, weight_decay=1e-2)
+    optimizer, steps = torch.optim.SGD(model.parameters(), recipe.lr, 0.9, weight_decay=1e-2), 0
     for run.epoch in range(2):
         order, draws, _ = run.draw_epoch()
         assert sorted(order.tolist()) == list(range(297))
@@ -85,8 +86,10 @@ def test_equals_a_plain_loop():
             logits = model(inputs.contiguous())
             optimizer.zero_grad()
             loss(logits, torch.from_numpy(rows.given_labels)[index]).backward()
+            optimizer.param_groups[0]["lr"] = 0.02 / 10**run.epoch / (1 + 0.1 * steps)
             optimizer.step()
-        optimizer.param_groups[0]["lr"] /= 10
+            steps += 1
+    assert [record["lr"] for record in result.history] == [0.02, pytest.approx(0.002 / 1.5)]
     assert len(index) == 297 - 4 * 64
     for name, tensor in model.state_dict().items():
         assert_near(state(result)[name], tensor, 1e-2)
@@ -553,7 +556,7 @@ def test_history_has_every_number_of_every_epoch():
     assert [record["epoch"] for record in result.history] == list(range(8))
     for record in result.history:
         assert set(record) == {
-            "epoch", "lr", "train_loss", "validation_loss", "validation_accuracy", "test_accuracy",
+            "epoch", "lr", "steps", "train_loss", "validation_loss", "validation_accuracy", "test_accuracy",
             "p_y_right", "p_y_wrong", "kept_fraction", "prune_precision", "prune_recall",
             "images_per_s", "time_s",
         }  # fmt: skip

@@ -21,6 +21,7 @@ from tolerant.train import Recipe
         ({"lr": float("nan")}, "lr must be above 0; got nan"),
         ({"momentum": 1.0}, r"momentum must be in \[0, 1\); got 1.0"),
         ({"weight_decay": -1e-4}, "weight_decay must be 0 or more"),
+        ({"lr_step_decay": -1e-4}, "lr_step_decay must be 0 or more"),
         ({"milestones": (80, 40)}, "milestones must be rising"),
         ({"milestones": (0, 40)}, "milestones must be rising epochs, 1 or more"),
         ({"optimizer": "sdg"}, "optimizer must be one of sgd, adam; got 'sdg'"),

@@ -66,7 +66,8 @@ def reproduce(
     change: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=VALUE of the recipe, noise, q, k or model.OPTION; the rows record it. Repeat for more."
+            help="NAME=VALUE of the recipe, noise, q, k, anchor_percentile or model.OPTION; the rows record "
+            "it. Repeat for more."
         ),
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder with the stored rows.")] = Path("results"),
@@ -139,6 +140,8 @@ def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dic
         raise ValueError("--change q=... is for L_q, which none of these runs uses. Leave it out.")
     if "k" in changes and all(spec.prune is None for spec in specs):
         raise ValueError("--change k=... is for pruning, and none of these runs prunes. Leave it out.")
+    if "anchor_percentile" in changes and all(spec.transition != "estimated" for spec in specs):
+        raise ValueError("--change anchor_percentile=... is for forward-estimated alone. Leave it out.")
     specs = [changed(spec, changes) for spec in specs]
     check_trainable(specs)
     return specs

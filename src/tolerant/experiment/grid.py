@@ -43,8 +43,8 @@ def part(specs: Iterable[RunSpec], **wanted: Iterable[Any] | None) -> list[RunSp
 def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     """The spec with other values, which its protocol names: such rows never mix with others.
 
-    Names are the recipe's, `noise`, `q`, `k`, and `model.OPTION`. `epochs` shrinks or stretches
-    the whole schedule: milestones and pruning move along.
+    Names are the recipe's, `noise`, `q`, `k`, `anchor_percentile`, and `model.OPTION`. `epochs` shrinks or
+    stretches the whole schedule: milestones and pruning move along.
 
     >>> spec = changed(named_grid("digits")[0], {"epochs": 3})
     >>> spec.protocol, spec.recipe.milestones
@@ -53,9 +53,10 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     if not changes:
         return spec
     known = {each.name for each in fields(Recipe)} - {"seed"}
+    others = {"noise", "q", "k", "anchor_percentile"}
     for name in changes:
-        if name not in known | {"noise", "q", "k"} and not name.startswith("model."):
-            names = ", ".join(sorted(known | {"noise", "q", "k", "model.OPTION"}))
+        if name not in known | others and not name.startswith("model."):
+            names = ", ".join(sorted(known | others | {"model.OPTION"}))
             raise ValueError(f"a change must be one of {names}; got {name!r}.")
     words = ",".join(f"{name}={_word(changes[name])}" for name in sorted(changes))
     spec = replace(spec, protocol=f"{spec.protocol} {words}", noise=changes.get("noise", spec.noise))
@@ -71,6 +72,8 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
         spec = replace(spec, loss_args={**dict(spec.loss_args), "q": changes["q"]})
     if "k" in changes and spec.prune is not None:
         spec = replace(spec, prune=replace(spec.prune, k=changes["k"]))
+    if spec.transition == "estimated":
+        spec = replace(spec, anchor_percentile=changes.get("anchor_percentile", spec.anchor_percentile))
     return spec
 
 

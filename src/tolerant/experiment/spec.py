@@ -46,6 +46,8 @@ class RunSpec:
     noise_rate: float = 0.0
     transition: TransitionSource = "none"
     """Forward correction with the true matrix, one estimated from a CCE run, or none."""
+    anchor_percentile: float | None = None
+    """Of a class's probabilities, where that estimate reads its row; None: 97, above 33 classes 100."""
     prune: PruneSchedule | None = None
     recipe: Recipe = field(default_factory=Recipe)
     protocol: str = "custom"
@@ -58,6 +60,9 @@ class RunSpec:
         object.__setattr__(self, "noise_rate", float(self.noise_rate))  # 0 and 0.0: one key
         if not 0 <= self.noise_rate <= 1:
             raise ValueError(f"noise_rate must be in [0, 1]; got {self.noise_rate!r}.")
+        percentile = self.anchor_percentile
+        if percentile is not None and not (type(percentile) in (int, float) and 0 < percentile <= 100):
+            raise ValueError(f"anchor_percentile must be a number in (0, 100]; got {percentile!r}.")
         if self.transition not in get_args(TransitionSource):
             raise ValueError(
                 f"transition must be one of {', '.join(get_args(TransitionSource))}; got {self.transition!r}."
@@ -96,8 +101,11 @@ class RunSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.anchor_percentile is None:  # it came later: keys of before stay what they are
+            del values["anchor_percentile"]
         return {
-            **{each.name: getattr(self, each.name) for each in fields(self)},
+            **values,
             "loss_args": dict(self.loss_args),
             "model_args": dict(self.model_args),
             "prune": None if self.prune is None else asdict(self.prune),

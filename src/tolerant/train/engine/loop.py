@@ -85,7 +85,7 @@ class Run:
 
         order, draws, seed = self.draw_epoch()
         self._weigh_rows()
-        stepper.begin(order, draws, self.recipe.lr_at(self.epoch), seed)
+        stepper.begin(order, draws, self.lr_at(0), seed)
         if self.step:
             stepper.skip(self.step, self.loss_sum)
 
@@ -93,6 +93,8 @@ class Run:
         while stepper.steps_done < stepper.num_steps:
             if self.stop_requested:
                 self._stop()
+            if self.recipe.lr_step_decay:
+                self.weights.lr.fill_(self.lr_at(stepper.steps_done))
             stepper.step()
             yield True
         stepper.end()
@@ -134,6 +136,10 @@ class Run:
         if self.alternation.pruner is not None and self.recipe.prune_by == "filter":
             order = order[self.alternation.kept[order]]
         return order, draws, int(state[1])
+
+    def lr_at(self, step: int) -> float:
+        """The learning rate of a step of this epoch."""
+        return self.recipe.lr_at(self.epoch, sum(record.get("steps", 0) for record in self.history) + step)
 
     def _weigh_rows(self) -> None:
         """How much each row counts in this epoch: its sample weight, or 0 where it is pruned by weight."""

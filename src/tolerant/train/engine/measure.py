@@ -25,7 +25,7 @@ class DivergedError(ArithmeticError):
 
 def measure(run: Run, clock: Clock, *, num_trained: int) -> Generator[bool, None, Record]:
     """The record of the epoch that has just been trained, on ``num_trained`` rows."""
-    lr, every = run.recipe.lr_at(run.epoch), run.recipe.score_every
+    lr, every = run.lr_at(0), run.recipe.score_every
     numbers = yield from _numbers(run, num_trained, with_p_y=bool(every and (run.epoch + 1) % every == 0))
     _refuse_divergence(run, numbers, lr)
     del numbers["weight_norm"]
@@ -36,6 +36,7 @@ def measure(run: Run, clock: Clock, *, num_trained: int) -> Generator[bool, None
     return {
         "epoch": run.epoch,
         "lr": lr,
+        "steps": run.stepper.num_steps,
         **numbers,
         "images_per_s": round(trained_now / max(clock.marked_s(), 1e-9), 1),
         "time_s": round(run.time_s, 3),

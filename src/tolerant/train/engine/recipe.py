@@ -41,6 +41,8 @@ class Recipe:
     milestones: tuple[int, ...] = (40, 80)
     """Epochs (finished ones) after which the learning rate is multiplied by ``lr_decay``."""
     lr_decay: float = 0.1
+    lr_step_decay: float = 0.0
+    """The rate is divided by 1 + ``lr_step_decay`` times the steps so far, as by ``decay`` in Keras's SGD."""
     augment: Augment = "flip-crop"
     """Images only: horizontal flip, and crop after zero padding by 4 pixels on each side."""
     center: Center = "pixel"
@@ -82,17 +84,22 @@ class Recipe:
             check_whole(getattr(self, name), name, least=least)
         if not isinstance(self.compile, bool):
             raise ValueError(f"compile must be true or false; got {self.compile!r}.")
-        for name in ("lr", "lr_decay", "momentum", "dropout", "validation_fraction", "weight_decay"):
+        at_least_0, below_1 = (
+            ("weight_decay", "lr_step_decay"),
+            ("momentum", "dropout", "validation_fraction"),
+        )
+        for name in ("lr", "lr_decay", *at_least_0, *below_1):
             if not _is_number(getattr(self, name)):
                 raise ValueError(f"{name} must be a number; got {getattr(self, name)!r}.")
         for name in ("lr", "lr_decay"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0; got {getattr(self, name)!r}.")
-        for name in ("momentum", "dropout", "validation_fraction"):
+        for name in below_1:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)!r}.")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay must be 0 or more; got {self.weight_decay!r}.")
+        for name in at_least_0:
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be 0 or more; got {getattr(self, name)!r}.")
         momentum = self.batch_norm_momentum
         if momentum is not None and not (_is_number(momentum) and 0 < momentum <= 1):
             raise ValueError(
@@ -108,15 +115,19 @@ class Recipe:
                 "Use select='last' to train on every row."
             )
 
-    def lr_at(self, epoch: int) -> float:
-        """The learning rate of an epoch, the first being 0."""
+    def lr_at(self, epoch: int, steps: int = 0) -> float:
+        """The learning rate in an epoch, the first being 0, after so many steps of the whole training."""
         drops = sum(epoch >= milestone for milestone in self.milestones)
         # Rounded so that 0.01 * 0.1 ** 2 reads 0.0001, not 0.00010000000000000002.
-        return float(f"{self.lr * self.lr_decay**drops:.12g}")
+        return float(f"{self.lr * self.lr_decay**drops / (1 + self.lr_step_decay * steps):.12g}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `from_dict` reads them back."""
-        return {**asdict(self), "milestones": list(self.milestones)}
+        """Plain values for JSON; `from_dict` reads them back.
+
+        What came later is left out at its default: keys and checkpoints of before stay what they are.
+        """
+        values = {**asdict(self), "milestones": list(self.milestones)}
+        return {name: value for name, value in values.items() if value or name != "lr_step_decay"}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
