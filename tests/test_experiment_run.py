@@ -24,7 +24,18 @@ from typer.testing import CliRunner
 
 from tolerant.cli.reproduce import reproduce
 from tolerant.data import CARDS, Card, load
-from tolerant.experiment import RunSpec, Store, changed, named_grid, one_run, part, run, with_needs
+from tolerant.experiment import (
+    RunSpec,
+    Store,
+    changed,
+    code_version,
+    named_grid,
+    one_run,
+    part,
+    run,
+    shared_epochs,
+    with_needs,
+)
 from tolerant.experiment import row as row_module
 from tolerant.experiment.engines import local
 from tolerant.experiment.engines.local import Runner
@@ -45,9 +56,9 @@ def lasting(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in VOLATILE}
 
 
-def tiny(*methods: str, seeds: int = 1) -> list[RunSpec]:
+def tiny(*methods: str, seeds: int = 1, epochs: int = 3) -> list[RunSpec]:
     specs = part(named_grid("digits", range(seeds)), method=methods, noise_rate=[0.4])
-    return [changed(spec, {"epochs": 3}) for spec in specs]
+    return [changed(spec, {"epochs": epochs}) for spec in specs]
 
 
 def test_a_removed_row_is_reproduced(tmp_path: Path) -> None:
@@ -96,6 +107,41 @@ def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: 
     assert used[0][1] is None
     np.testing.assert_allclose(used[1][1], matrix, atol=1e-4)
     np.testing.assert_allclose(used[1][1].sum(axis=1), 1)
+
+
+def test_a_run_that_prunes_goes_on_from_the_checkpoint_of_the_one_that_does_not(tmp_path: Path) -> None:
+    """Until the first pruning they are one run: the same row and history as trained on its own."""
+    lq, pruned = tiny("lq", "truncated-lq", epochs=24)
+    assert pruned.prune is not None
+    assert pruned.prune.start_epoch == 12  # checkpoints are made every other
+    epochs: list[tuple[str, int]] = []
+
+    def do(folder: str, *specs: RunSpec) -> tuple[dict[str, Any], dict[str, Any]]:
+        epochs.clear()
+        where = {"results": tmp_path / folder, "checkpoints": tmp_path / folder / "runs"}
+        run(specs, **where, fleet=2, on_epoch=lambda spec, epoch: epochs.append((spec.key, epoch)))
+        assert not list((tmp_path / folder / "runs").iterdir())
+        store = Store(tmp_path / folder)
+        row = rows_by_key(store.rows())[pruned.key]
+        return row, store.history(row)
+
+    alone, history = do("alone", pruned)
+    row, same = do("both", pruned, lq)
+    assert row.pop("started_from") == {"key": lq.key, "epoch": 12, "source": code_version.source()}
+    assert (lasting(row), same) == (lasting(alone), history)
+    assert epochs == [*((lq.key, n + 1) for n in range(24)), *((pruned.key, n + 1) for n in range(12, 24))]
+
+
+def test_a_checkpoint_of_other_code_is_not_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lq, pruned = tiny("lq", "truncated-lq", epochs=24)
+    runner = Runner(str(tmp_path), str(tmp_path / "runs"))
+    runner.run_once([lq], lambda _: None, heirs={lq.key: [pruned]})
+    assert (tmp_path / "runs" / pruned.key / "checkpoint.json").exists()
+    monkeypatch.setattr(shared_epochs, "source", lambda: "other")
+    assert runner(pruned).status == "done"
+    assert "started_from" not in rows_by_key(Store(tmp_path).rows())[pruned.key]
 
 
 def test_the_data_of_a_run_go_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +279,7 @@ def test_a_result_that_cannot_be_stored_does_not_stop_the_others(
 ) -> None:
     estimate = row_module.estimate_transition
 
-    def once(result: Any, data: Any, device: Any) -> Any:
+    def once(*_: Any) -> Any:
         monkeypatch.setattr(row_module, "estimate_transition", estimate)
         raise ValueError("probs must be probabilities")
 
@@ -359,20 +405,41 @@ def test_the_commit_is_that_of_this_package_and_not_of_where_it_is_installed(
         done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    package = tmp_path / "tolerant" / "experiment"
-    package.mkdir(parents=True)
-    (package / "row.py").touch()
-    monkeypatch.setattr(row_module, "__file__", str(package / "row.py"))
+    package = tmp_path / "tolerant"
+    for name in ("b/c.py", "b.py", "a.json", "__pycache__/a.pyc"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(name)
+    (tmp_path / ".gitignore").write_text("__pycache__")
+    monkeypatch.setattr(code_version, "_package", lambda: package)
+    monkeypatch.setattr(code_version, "source", code_version.source.__wrapped__)
     monkeypatch.setenv("TOLERANT_COMMIT", "told")
-    found = row_module.commit.__wrapped__
+    found = code_version.commit.__wrapped__
     git("init", "-q")
     git("commit", "-q", "--allow-empty", "-m", "someone's project")
     assert found() == "told"
+    monkeypatch.setenv("TOLERANT_COMMIT", f"told:{code_version.source()}")
+    assert found() == "told"
+    monkeypatch.setenv("TOLERANT_COMMIT", "told:another")
+    with pytest.raises(ValueError, match=rf"of digest {code_version.source()}; got told:another\. Give"):
+        found()
     git("add", ".")
     git("commit", "-q", "-m", "this package")
+    assert code_version.source() == git("rev-parse", "HEAD:tolerant")
     assert found() == git("rev-parse", "--short=12", "HEAD")
-    (package / "row.py").write_text("changed")
+    (package / "new.py").touch()  # which `git status` may be told to pass over
     assert found() == git("rev-parse", "--short=12", "HEAD") + "+"
+
+
+def test_stored_rows_are_from_the_code_of_their_commit() -> None:
+    """As far as this clone has the commit; rows from before there was a digest say none."""
+    root = Path(__file__).parents[1]
+    for path in [root / "results", *(root / "results" / "ablations").iterdir()]:
+        for row in Store(path).rows() if path.is_dir() else ():
+            words = ["git", "rev-parse", f"{row['commit']}:src/tolerant"]
+            tree = subprocess.run(words, cwd=root, capture_output=True, text=True)
+            if "source" in row and tree.returncode == 0:
+                assert tree.stdout.strip() == row["source"], row["key"]
+            assert not (row["commit"] or "").endswith("+"), row["key"]
 
 
 @pytest.mark.parametrize("folder", ["results", "checkpoints"])

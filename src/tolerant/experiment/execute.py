@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tolerant.experiment.code_version import commit, source
 from tolerant.experiment.engines.local import Runner, run_here
 from tolerant.experiment.engines.processes import run_in_processes
 from tolerant.experiment.engines.ray import Cluster, run_on_ray
@@ -78,6 +79,8 @@ def run(
     todo = missing(asked, store)
     if todo:  # refused now rather than after hours of training
         check_trainable(todo)
+        commit()  # of the code that is loaded now, whatever is edited meanwhile
+        source()
         if cluster is None and device != "auto":
             pick_device(device)
         make_folder(results)

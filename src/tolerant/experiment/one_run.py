@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 
 from tolerant.experiment.names import protocol_name
 from tolerant.experiment.row import History
+from tolerant.experiment.shared_epochs import HandOn, forget_if_of_other_code, inherited
 from tolerant.experiment.spec import RunSpec, rows_by_key
 from tolerant.experiment.store import LOCK, Row, Store
 from tolerant.experiment.training_data import TrainingData
@@ -82,6 +83,7 @@ class Reservation:
             known = self._store.history(rows[self.spec.needs.key])["estimated_transition_e5"]
             matrix = np.asarray(known, dtype=np.float64)
             self.estimated = matrix / matrix.sum(axis=1, keepdims=True)  # rounded when it was stored
+        forget_if_of_other_code(self.folder)
         return None
 
     def _acquire(self) -> bool:
@@ -97,6 +99,9 @@ class Reservation:
 
     def store(self, row: Row, history: History) -> Outcome:
         """Store what came out; the checkpoints go."""
+        note = inherited(self.folder)
+        if note is not None:
+            row = {**row, "started_from": note}
         name = self._store.write_history(self.spec.key, history)
         file = f"{protocol_name(self.spec.protocol)}.jsonl"
         self._store.append({**row, "history": name}, file=file)
@@ -127,8 +132,12 @@ def make_job(
     folder: str | os.PathLike[str],
     estimated: np.ndarray | None,
     on_epoch: OnEpoch | None = None,
+    heirs: Sequence[RunSpec] = (),
 ) -> Job:
-    """What trains a spec; ``folder`` is for checkpoints, ``estimated`` the matrix of the run it needs."""
+    """What trains a spec; ``folder`` is for checkpoints, ``estimated`` the matrix of the run it needs.
+
+    ``heirs`` are the runs that go on from its checkpoint.
+    """
     matrices = {"none": None, "true": data.transition, "estimated": estimated}
     return Job(
         dataset=data.train,
@@ -142,7 +151,10 @@ def make_job(
         transition=matrices[spec.transition],
         checkpoint=Path(folder),
         checkpoint_every=twelve_a_run(spec.recipe.epochs),
-        callbacks=[] if on_epoch is None else [_TellOfEpochs(spec, on_epoch)],
+        callbacks=[
+            *([] if on_epoch is None else [_TellOfEpochs(spec, on_epoch)]),
+            *([HandOn(spec, Path(folder), heirs)] if heirs else []),
+        ],
         name=spec.title(),
     )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -15,6 +13,7 @@ import numpy as np
 import torch
 
 import tolerant
+from tolerant.experiment.code_version import commit, source
 from tolerant.experiment.spec import TRAINING_VERSION, RunSpec
 from tolerant.experiment.store import Row
 from tolerant.experiment.training_data import TrainingData
@@ -51,7 +50,7 @@ def make_row(
     """The row to store of a finished run, and its history; ``share`` of the device is what the run had."""
     history: History = dict(columns(result.history))
     if spec.method == "cce":
-        estimate = estimate_transition(result, data, device)
+        estimate = estimate_transition(result, data, device, spec.anchor_percentile)
         # Whole numbers of 1e-5: half the digits, and 100 classes are 10,000 of them.
         history["estimated_transition_e5"] = np.rint(estimate * 1e5).astype(int).tolist()
     time_s = max(result.time_s, wall_s)  # a resumed run's own clock goes on, while wall_s starts anew
@@ -73,11 +72,14 @@ def make_row(
         "hardware": hardware(device),
         "versions": versions(),
         "commit": commit(),
+        "source": source(),
         "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }, history
 
 
-def estimate_transition(result: TrainResult, data: TrainingData, device: torch.device) -> np.ndarray:
+def estimate_transition(
+    result: TrainResult, data: TrainingData, device: torch.device, percentile: float | None = None
+) -> np.ndarray:
     """T by anchor points among the training rows, after Patrini et al. 2017.
 
     Their percentile of 97 skips the surest 3 % of rows as outliers. With more than 33 classes that
@@ -86,7 +88,7 @@ def estimate_transition(result: TrainResult, data: TrainingData, device: torch.d
     trained = data.train.subset(result.train_index)
     probs = np.exp(result.predict_log_proba(trained, device=device).astype(np.float64))
     probs /= probs.sum(axis=1, keepdims=True)
-    return anchor_points(probs, percentile=97.0 if trained.num_classes <= 33 else 100.0)
+    return anchor_points(probs, percentile or (97.0 if trained.num_classes <= 33 else 100.0))
 
 
 def columns(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
@@ -138,24 +140,6 @@ def versions() -> dict[str, Any]:
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
-
-
-@cache
-def commit() -> str | None:
-    """The checkout's commit, `+` after it where files differ; TOLERANT_COMMIT where there is no git."""
-    source = Path(__file__)
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=source.parent, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", source.name)  # fails if only a folder around it is in git
-        head = git("rev-parse", "--short=12", "HEAD")
-        changes = git("status", "--porcelain", "--untracked-files=no", "--", "..")
-    except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("TOLERANT_COMMIT")
-    return head + ("+" if changes else "")
 
 
 @cache

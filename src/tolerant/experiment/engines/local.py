@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
 from tolerant.experiment.row import make_row
+from tolerant.experiment.shared_epochs import heirs_among
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.training_data import TrainingData, training_data
 from tolerant.train import Fleet, Job, TrainResult
@@ -34,8 +35,17 @@ class Runner:
         self.run_once([spec], outcomes.append)
         return outcomes[0]
 
-    def run_once(self, specs: Sequence[RunSpec], tell: Tell, on_epoch: OnEpoch | None = None) -> None:
-        """Every spec once: done now, found stored, busy elsewhere or failed; none stops the others."""
+    def run_once(
+        self,
+        specs: Sequence[RunSpec],
+        tell: Tell,
+        on_epoch: OnEpoch | None = None,
+        heirs: Mapping[str, Sequence[RunSpec]] | None = None,
+    ) -> None:
+        """Every spec once: done now, found stored, busy elsewhere or failed; none stops the others.
+
+        ``heirs``: by the key of a run, those that go on from its checkpoint.
+        """
         fleet = Fleet(side_by_side=self.side_by_side, device=self.device, progress="quiet")
         shares, numbers = _Shares(), count()
         # By the number of their job, until it ends: with open-set noise each has its own pictures, 150 MB.
@@ -47,7 +57,8 @@ class Runner:
             if outcome is None:
                 try:
                     data = training_data(spec)
-                    job = make_job(spec, data, reservation.folder, reservation.estimated, on_epoch)
+                    heirs_of = (heirs or {}).get(spec.key, ())
+                    job = make_job(spec, data, reservation.folder, reservation.estimated, on_epoch, heirs_of)
                 except Exception as error:
                     outcome = reservation.fail(*describe_error(error))
             if outcome is not None:
@@ -107,12 +118,15 @@ class Queue:
 
 
 def run_here(specs: Sequence[RunSpec], runner: Runner, tell: Tell, on_epoch: OnEpoch | None) -> None:
-    """In this process, as many at a time as the runner says."""
-    queue = Queue(specs, tell)
+    """In this process, as many at a time as the runner says; runs that share epochs one after the other."""
+    heirs = heirs_among(specs)
+    second = [heir for those in heirs.values() for heir in those]
+    queue = Queue([spec for spec in specs if spec not in second], tell)
+    queue.later.extend(second)
     while queue.waiting:
         now = list(queue.waiting)
         queue.waiting.clear()
-        runner.run_once(now, queue.settle, on_epoch)
+        runner.run_once(now, queue.settle, on_epoch, heirs)
         if len(queue.later) == len(now):
             time.sleep(RETRY_S)
         queue.look_again()
