@@ -108,6 +108,7 @@ def test_the_list_is_the_same_from_the_stored_run(trained):
     assert lost[first].mean() > 0.5
 
 
+@pytest.mark.filterwarnings("ignore:.*corrections have no row_digest")
 def test_corrections_are_trained_on_and_not_asked_again(trained, tmp_path):
     folder, _ = trained
     row = read(folder / "run" / "suspects.csv")[0]

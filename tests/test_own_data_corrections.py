@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
-from own_data_helpers import QUICK, read, tolerant, write_table
+from own_data_helpers import AT_ONCE, QUICK, read, tolerant, write_pictures, write_table, write_texts
 from safetensors.torch import load_file
 
 from tolerant.data import load
+from tolerant.data.digest import content_digests
 from tolerant.suspects.noise_model import fit_noise_model
 
+by_hand = pytest.mark.filterwarnings("ignore:.*corrections have no row_digest")
 
+
+@by_hand
 def test_corrections_change_the_labels_trained_on(trained, tmp_path):
     first = read(trained / "run" / "suspects.csv")[0]
     corrections = tmp_path / "corrections.csv"
@@ -27,6 +36,7 @@ def test_corrections_change_the_labels_trained_on(trained, tmp_path):
     assert "1 reviewed ones are not listed" in tolerant("audit", run)
 
 
+@by_hand
 @pytest.mark.filterwarnings("ignore:pruning at k=")
 def test_what_a_person_decided_is_not_asked_again(trained, tmp_path):
     """Not by the next training, nor by the one after it, which gets both files of corrections."""
@@ -62,6 +72,7 @@ def test_corrections_with_an_unknown_id_are_refused_before_training(trained, tmp
     assert not (tmp_path / "r").exists()
 
 
+@by_hand
 def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path, monkeypatch):
     """To train, and to list the run again: both fit it to what the file holds, not to what was corrected."""
     write_table(tmp_path / "x.csv")
@@ -82,3 +93,55 @@ def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path,
     assert len(fitted) == 3
     assert all(np.array_equal(np.sort(labels), np.sort(came)) for labels in fitted)
     assert np.array_equal(fitted[-1], came)
+
+
+def _decide(run: Path, corrections: Path) -> int:
+    """All that the page of a run shows, decided for the given label, as the page exports it."""
+    (text,) = re.findall(r'id="data">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
+    shown = json.loads(text)
+    lines = [
+        f"{row},{shown['classes'][given]},keep,{shown['classes'][given]},{digest}\n"
+        for row, given, digest in zip(shown["ids"], shown["given"], shown["digests"], strict=True)
+    ]
+    corrections.write_text("id,given_label,decision,new_label,row_digest\n" + "".join(lines))
+    return len(lines)
+
+
+@pytest.mark.filterwarnings("ignore:nearly every row")
+@pytest.mark.parametrize("kind", ["table", "texts", "pictures"])
+def test_rows_that_moved_are_not_given_the_decisions_of_others(kind, tmp_path):
+    """With row numbers for ids, a first row that was deleted moved every decision by one."""
+    data, run, corrections = (
+        tmp_path / ("data" if kind == "pictures" else "data.csv"),
+        tmp_path / "run",
+        tmp_path / "c.csv",
+    )
+    {"table": write_table, "texts": write_texts, "pictures": write_pictures}[kind](data)
+    tolerant("train", data, *AT_ONCE, "--loss", "lq", "--out", run)
+    number = _decide(run, corrections)
+    assert number > 3
+    again = ("--labels", corrections, "--out", tmp_path / "again", *AT_ONCE, "--loss", "lq")
+    assert f"{number:,} reviewed" in tolerant("train", data, *again)
+    if kind == "pictures":  # another picture under an old name
+        first, last = (sorted(data.rglob("*.png"))[row] for row in (0, -1))
+        names = [line.partition(",")[0] for line in corrections.read_text().splitlines()[1:]]
+        shutil.copy(last if names[0] == str(first.relative_to(data)) else first, data / names[0])
+    else:
+        lines = data.read_text().splitlines(keepends=True)
+        data.write_text("".join([lines[0], *lines[2:], lines[1]]))
+    with pytest.raises(ValueError, match=rf"of {number} corrections were made for rows that hold something"):
+        tolerant("train", data, *again)
+
+
+def test_a_digest_is_of_the_row_alone(tmp_path):
+    """Not of how a spreadsheet writes its numbers, of the other rows, nor of columns that are left out."""
+    write_table(tmp_path / "x.csv")
+    before = load(tmp_path / "x.csv", id="key")
+    digests = content_digests(before, range(200))
+    assert len(set(digests)) == 200
+    lines = (tmp_path / "x.csv").read_text().splitlines(keepends=True)
+    respelt = [",".join(f" {cell}0" if "." in cell else cell for cell in line.split(",")) for line in lines]
+    (tmp_path / "x.csv").write_text("".join([respelt[0], *respelt[2:]]))
+    after = load(tmp_path / "x.csv", id="key", ignore=["town", "b"])
+    assert content_digests(after, range(199)) == digests[1:]
+    assert content_digests(after, [7, 3]) == [digests[8], digests[4]]

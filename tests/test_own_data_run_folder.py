@@ -291,6 +291,7 @@ def test_checkpoints_on_another_disk(tmp_path):
     assert (disk / "notes" / "own.txt").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*corrections have no row_digest")
 def test_audit_of_data_trains_and_the_page_has_the_limit_asked_for(tmp_path, monkeypatch):
     """With corrections, too: two labels a person has decided are not listed."""
     write_table(tmp_path / "rows.csv", num_rows=60)

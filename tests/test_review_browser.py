@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tolerant import find_suspects
 from tolerant.cli import make_app
 from tolerant.csv_cells import csv_text
 from tolerant.data import NoisyDataset
+from tolerant.data.digest import content_digests
 from tolerant.noise import corrupt, symmetric
 from tolerant.own_data.run_folder.save import CURVES
 from tolerant.review import apply_corrections, read_corrections, write_page
@@ -259,7 +261,13 @@ def test_a_review_from_start_to_corrected_labels(
         (data["ids"][1], "keep"),
         (data["ids"][2], "change"),
     ]
-    fixed = apply_corrections(digits.given_labels, exported, ids=digits.ids, class_names=digits.class_names)
+    fixed = apply_corrections(
+        digits.given_labels,
+        exported,
+        ids=digits.ids,
+        class_names=digits.class_names,
+        row_digests=partial(content_digests, digits),
+    )
     assert fixed.reviewed.sum() == 3
     assert fixed.given_labels[data["index"][0]] == data["suggested"][0]
     assert fixed.given_labels[data["index"][2]] == digits.class_names.index(other)
@@ -325,8 +333,8 @@ def test_hostile_data_is_text_and_survives_the_export(
         ids[row]: (names[row % 6], names[(row + 1) % 6]) for row in range(12)
     }
     # The page and the package quote and guard alike.
-    cells = [[c.id, c.given_label, c.decision, c.new_label] for c in corrections]
-    ours = csv_text(("id", "given_label", "decision", "new_label"), cells)
+    cells = [[c.id, c.given_label, c.decision, c.new_label, c.row_digest] for c in corrections]
+    ours = csv_text(("id", "given_label", "decision", "new_label", "row_digest"), cells)
     theirs = path.read_bytes().decode("utf-8-sig")
     assert theirs.split("\r\n")[:-1] == _records(ours)
     assert read_corrections(browser.export("#export-json", "corrections.json")) == corrections

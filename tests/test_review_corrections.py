@@ -18,6 +18,8 @@ from tolerant.review import Correction, apply_corrections, read_corrections
 IDS = np.array(["a.png", "b.png", "c.png"])
 NAMES = ("cat", "dog")
 HEADER = "id,given_label,decision,new_label\n"
+WITH_DIGEST = "id,given_label,decision,new_label,row_digest\n"
+DIGESTS = [f"r{row:016x}" for row in range(3)]
 
 
 def write(folder: Path, text: str, name: str = "corrections.csv") -> Path:
@@ -95,6 +97,25 @@ def test_reads_json(tmp_path: Path) -> None:
         ("c.csv", HEADER + "a,cat,maybe,cat\n", "decision must be one of .*got 'maybe'"),
         ("c.csv", HEADER + "a,cat,keep,dog\n", "decision is keep, but new_label 'dog'"),
         ("c.csv", HEADER + ",cat,keep,cat\n", "line 2: the id is missing"),
+        (
+            "c.csv",
+            HEADER + 'a,cat,keep,"cat\nb,cat,keep,cat\n',
+            "unexpected end .* quote is not closed",
+        ),
+        (
+            "c.csv",
+            HEADER + "a,cat,keep,cat\nb,cat,ke",
+            "line 3: 3 cells where .* names 4: .*cut off",
+        ),
+        ("c.csv", HEADER + "a,cat,keep,cat,x\n", "line 2: 5 cells where the first line names 4"),
+        ("c.csv", HEADER + 'a,cat,keep,"cat"s\n', "line 2: .*expected after"),
+        ("c.csv", HEADER + f"{'a' * 140_000},cat,keep,cat\n", "line 2: field larger than field limit"),
+        (
+            "c.csv",
+            WITH_DIGEST + "a,cat,keep,cat,r0123\n",
+            "r and 16 hexadecimal digits, .*got 'r0123'",
+        ),
+        ("c.csv", WITH_DIGEST + "a,cat,keep,cat,", "row_digest is missing and no line follows: .*cut off"),
         ("c.json", "{", "is not a valid JSON file"),
         ("c.json", '{"corrections": 3}', "must hold a list of corrections"),
         ("c.json", "[1]", "must hold a list of corrections"),
@@ -152,6 +173,34 @@ def test_what_is_in_the_data_already_is_taken_as_decided() -> None:
     assert fixed.given_labels.tolist() == [1, 1, 1]
     assert fixed.reviewed.tolist() == [True, False, False]
     assert not fixed.changed.any()
+
+
+def test_empty_cells_of_a_spreadsheet_are_not_too_many(tmp_path: Path) -> None:
+    path = write(tmp_path, HEADER + "a.png,cat,accept,dog,,\n,,,\n\n")
+    assert read_corrections(path) == [Correction("a.png", "dog", "cat", "accept")]
+
+
+def test_a_decision_is_for_the_row_that_was_seen(tmp_path: Path) -> None:
+    path = write(tmp_path, WITH_DIGEST + f"0,cat,accept,dog,{DIGESTS[0]}\n2,dog,accept,cat,{DIGESTS[2]}\n")
+
+    def apply(now: list[str], path: Path = path) -> list[int]:
+        fixed = apply_corrections(
+            [0, 1, 1],
+            read_corrections(path),
+            ids=[0, 1, 2],
+            class_names=NAMES,
+            row_digests=lambda rows: [now[row] for row in rows],
+        )
+        return fixed.given_labels.tolist()
+
+    assert apply(DIGESTS) == [1, 1, 0]
+    with pytest.raises(ValueError, match=r"2 of 2 corrections .*first: '0'.* a column is \(--id\)"):
+        apply([*DIGESTS[1:], DIGESTS[0]])
+    with pytest.raises(ValueError, match=r"1 of 2 corrections .*first: '2'.* empty its row_digest"):
+        apply([*DIGESTS[:2], "edited"])
+    path.write_text(path.read_text().replace(DIGESTS[2], ""))
+    with pytest.warns(UserWarning, match="1 of 2 corrections have no row_digest"):
+        assert apply([*DIGESTS[:2], "edited"]) == [1, 1, 0]
 
 
 def test_ids_that_are_not_unique_are_refused() -> None:

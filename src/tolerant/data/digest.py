@@ -1,11 +1,16 @@
-"""A digest of each row's inputs, which tells later which rows were edited."""
+"""Digests of rows, which tell later which of them were edited, or are no longer where they were."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tolerant.data.dataset import NoisyDataset
 
 
 def row_digests(inputs: Any) -> np.ndarray:
@@ -29,3 +34,45 @@ def row_digest(row: Any) -> int:
     text = not isinstance(row, np.ndarray)
     data: Any = str(row).encode("utf-8", "surrogatepass") if text else np.ascontiguousarray(row)
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)
+
+
+def content_digests(dataset: NoisyDataset, index: Iterable[int]) -> list[str]:
+    """Of what a person sees in these rows, a word each: whatever the other rows and the options are.
+
+    A picture by its file, a row of a table by its cells (numbers by their value), any other by its inputs.
+    """
+    rows = np.fromiter(index, np.int64)
+    if dataset.files is not None:
+        return [_word(_file_bytes(dataset.files[row])) for row in rows]
+    if dataset.cells is not None:
+        cells = dataset.cells.iloc[rows]
+        cells = cells[sorted(cells.columns)]  # ignored columns come last, whichever they are
+        return [_word(_row_bytes(row)) for row in cells.itertuples(index=False, name=None)]
+    inputs = dataset.inputs[rows]
+    return [_word(row_digest(row).to_bytes(8, "little", signed=True)) for row in inputs]
+
+
+def _word(data: bytes) -> str:
+    # A letter first: a spreadsheet would make a number of 8472e10093110023.
+    return f"r{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+
+
+def _file_bytes(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:  # features whose pictures are elsewhere: then they are known by name
+        return path.encode("utf-8", "surrogateescape")
+
+
+def _row_bytes(cells: Iterable[Any]) -> bytes:
+    """Empty cells count as not there: a column without any value is not kept."""
+    return "\0".join(word for word in map(_cell_word, cells) if word).encode("utf-8", "surrogatepass")
+
+
+def _cell_word(cell: Any) -> str:
+    word = str(cell).strip()
+    try:
+        number = float(word)  # a spreadsheet writes 0.50 as 0.5
+    except ValueError:
+        return word
+    return "" if number != number else repr(number)

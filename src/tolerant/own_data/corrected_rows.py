@@ -6,13 +6,13 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from tolerant.checks import check_ids
 from tolerant.data import InputEncoder, NoisyDataset, Source
-from tolerant.data.digest import row_digests
+from tolerant.data.digest import content_digests, row_digests
 from tolerant.own_data.pretrained import NONE, Say, choose_extractor, picture_side
 from tolerant.own_data.settings import Settings
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
@@ -82,7 +82,11 @@ def correct(dataset: NoisyDataset, files: Sequence[str | os.PathLike[str]]) -> C
     reviewed = np.zeros(len(dataset), np.bool_)
     for path in files:
         step = apply_corrections(
-            given, read_corrections(path), ids=dataset.ids, class_names=dataset.class_names
+            given,
+            read_corrections(path),
+            ids=dataset.ids,
+            class_names=dataset.class_names,
+            row_digests=partial(content_digests, dataset),
         )
         given, reviewed = step.given_labels, reviewed | step.reviewed
     return CorrectedLabels(given, reviewed, given != dataset.given_labels)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from tolerant.csv_cells import unguard
 from tolerant.files import read_json
+from tolerant.hints import warn_caller
 
 DECISIONS = ("accept", "keep", "change")
 
 
 @dataclass(frozen=True)
 class Correction:
-    """One decision; `given_label` and `decision` are None if a hand-written file leaves them out."""
+    """One decision; what has a default is None if a hand-written file leaves it out."""
 
     id: str
     new_label: str
     given_label: str | None = None
     decision: str | None = None
+    row_digest: str | None = None
+    """Of the row's content (`tolerant.data.digest.content_digests`), as it was when it was reviewed."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,21 @@ class CorrectedLabels:
 
 
 def apply_corrections(
-    given_labels: ArrayLike, corrections: Sequence[Correction], *, ids: ArrayLike, class_names: Sequence[str]
+    given_labels: ArrayLike,
+    corrections: Sequence[Correction],
+    *,
+    ids: ArrayLike,
+    class_names: Sequence[str],
+    row_digests: Callable[[Sequence[int]], Sequence[str]] | None = None,
 ) -> CorrectedLabels:
     """Put reviewed labels into `given_labels`; nothing is applied unless everything fits.
 
     A ValueError for an id or a label that the data does not have, for an id decided twice, and for a given
     label other than the data's (the file was made for other labels), unless the data already has the new one.
+
+    ``row_digests`` gives the digests of rows as they are now: a ValueError if one is not that of its
+    correction, for ids that are row numbers name other rows once one is removed; a warning if corrections
+    have none.
 
     >>> fixed = apply_corrections([0, 1, 1], [Correction("b.png", "cat")],
     ...                           ids=["a.png", "b.png", "c.png"], class_names=("cat", "dog"))
@@ -64,6 +77,8 @@ def apply_corrections(
     _check_known("id", [c.id for c in corrections], row_of)
     _check_known("label", [c.new_label for c in corrections], label_of)
 
+    if row_digests is not None:
+        _check_content(corrections, row_digests([row_of[c.id] for c in corrections]))
     before = labels.copy()
     reviewed = np.zeros(labels.size, dtype=np.bool_)
     for correction in corrections:
@@ -82,6 +97,25 @@ def apply_corrections(
     return CorrectedLabels(labels, reviewed, labels != before)
 
 
+def _check_content(corrections: Sequence[Correction], digests: Sequence[str]) -> None:
+    """A ValueError unless each is of the row that its id names now."""
+    pairs = list(zip(corrections, digests, strict=True))
+    moved = [c for c, digest in pairs if c.row_digest not in (None, digest)]
+    if moved:
+        raise ValueError(
+            f"{len(moved)} of {len(pairs)} corrections were made for rows that hold something else now "
+            f"(first: {moved[0].id!r}): rows were added, removed, sorted or edited since the review. Put "
+            "them back as they were, or review them as they are; row numbers are no lasting ids, a column is "
+            "(--id). To apply a decision to an edited row, empty its row_digest in the file."
+        )
+    unknown = sum(c.row_digest is None for c in corrections)
+    if unknown:
+        warn_caller(
+            f"{unknown} of {len(pairs)} corrections have no row_digest, so nothing shows whether their ids "
+            "still name the rows that were reviewed. Pages of this version export it."
+        )
+
+
 def _check_known(what: str, values: Sequence[str], known: Mapping[str, int]) -> None:
     unknown = list(dict.fromkeys(value for value in values if value not in known))
     if unknown:
@@ -98,17 +132,18 @@ def _check_known(what: str, values: Sequence[str], known: Mapping[str, int]) -> 
 def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     """Read what the review page exported (`.csv` or `.json`), or a file written by hand.
 
-    The columns (keys in JSON) `id` and `new_label` are needed; `given_label` and `decision`
-    (accept, keep or change) are checked where they are there. A CSV may come back from a
-    spreadsheet with `;` or tabs for commas, and the apostrophe that guards a cell from being
-    run as a formula is taken off again. Rows without a new label count as not decided.
+    The columns (keys in JSON) `id` and `new_label` are needed; `given_label`, `decision`
+    (accept, keep or change) and `row_digest` are checked where they are there. A CSV may come back
+    from a spreadsheet with `;` or tabs for commas, and the apostrophe that guards a cell from being
+    run as a formula is taken off again. Rows without a new label count as not decided. A row that
+    lacks cells, or a quote that is not closed, is an error: the file was cut off.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
     ...     _ = file.write("id,new_label\\na.png,cat\\nb.png,\\n")
     ...     file.flush()
     ...     read_corrections(file.name)
-    [Correction(id='a.png', new_label='cat', given_label=None, decision=None)]
+    [Correction(id='a.png', new_label='cat', given_label=None, decision=None, row_digest=None)]
     """
     path = Path(path)
     rows = _json_rows(path) if path.suffix.lower() == ".json" else _csv_rows(path)
@@ -137,20 +172,38 @@ def _csv_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
         ) from error
     header = text.split("\n", 1)[0]
     delimiter = max(",;\t", key=header.count)
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    for column in ("id", "new_label"):
-        if column not in (reader.fieldnames or ()):
-            raise ValueError(
-                f"{path.name} must have the columns id and new_label; "
-                f"got {', '.join(reader.fieldnames or ()) or 'an empty file'}."
-            )
-    return [
-        (
-            f"line {reader.line_num}",
-            {key: unguard(cell) for key, cell in row.items() if isinstance(cell, str) and key},
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[tuple[str, Mapping[str, Any]]] = []
+    try:
+        names = next(lines, [])
+        for column in ("id", "new_label"):
+            if column not in names:
+                raise ValueError(
+                    f"{path.name} must have the columns id and new_label; "
+                    f"got {', '.join(names) or 'an empty file'}."
+                )
+        for cells in lines:
+            where = f"line {lines.line_num}"
+            if len(cells) > len(names) and not any(cells[len(names) :]):
+                cells = cells[: len(names)]  # a spreadsheet writes empty ones
+            if cells and len(cells) != len(names):
+                raise ValueError(
+                    f"{path.name}, {where}: {len(cells)} cells where the first line names {len(names)}: "
+                    "the file was cut off or its quotes were edited. Export it again from the review page."
+                )
+            if cells:
+                rows.append((where, dict(zip(names, map(unguard, cells), strict=True))))
+    except csv.Error as error:
+        raise ValueError(
+            f"{path.name}, line {lines.line_num}: {error}: the file was cut off, or a quote is not closed. "
+            "Export it again from the review page."
+        ) from error
+    if rows and "row_digest" in names and not text.endswith("\n") and not rows[-1][1]["row_digest"]:
+        raise ValueError(
+            f"{path.name}, {rows[-1][0]}: the row_digest is missing and no line follows: the file was cut "
+            "off. Export it again from the review page."
         )
-        for row in reader
-    ]
+    return rows
 
 
 def _json_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
@@ -167,6 +220,7 @@ def _json_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
 def _parse(row: Mapping[str, Any], where: str) -> Correction | None:
     filled = {name: value for name, value in row.items() if value is not None and value != ""}
     new_label, given, decision = (filled.get(name) for name in ("new_label", "given_label", "decision"))
+    row_digest = filled.get("row_digest")
     if new_label is None:
         return None
     if "id" not in filled:
@@ -177,9 +231,15 @@ def _parse(row: Mapping[str, Any], where: str) -> Correction | None:
         raise ValueError(
             f"{where}: decision is keep, but new_label {new_label!r} is not given_label {given!r}."
         )
+    if row_digest is not None and not re.fullmatch("r[0-9a-f]{16}", str(row_digest)):
+        raise ValueError(
+            f"{where}: row_digest must be the letter r and 16 hexadecimal digits, or empty; got "
+            f"{str(row_digest)[:40]!r}. Export the file again from the review page."
+        )
     return Correction(
         id=str(filled["id"]),
         new_label=str(new_label),
         given_label=None if given is None else str(given),
         decision=decision,
+        row_digest=None if row_digest is None else str(row_digest),
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tolerant.data.digest import content_digests
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.review.charts import curves, heat_map, percent
@@ -73,7 +74,12 @@ def write_page(
         )
     shown = suspects.head(limit)
     inputs = _inputs(shown, dataset, feature_names)
-    content = _columns(shown) | inputs | _evidence(shown, dataset, "pictures" in inputs)
+    content = (
+        _columns(shown)
+        | {"digests": content_digests(dataset, shown.index)}
+        | inputs
+        | _evidence(shown, dataset, "pictures" in inputs)
+    )
     kind = "image" if "pictures" in inputs else dataset.kind
     summary = _summary(suspects, shown, title, history or {}) | {"kind": kind}
     write_atomic(path, _render(summary, content))

@@ -12,14 +12,14 @@ function corrections() {
   for (let row = 0; row < COUNT; row += 1) {
     const decision = decisionOf(row);
     if (decision === null) continue;
-    rows.push({ id: DATA.ids[row], given_label: className(DATA.given[row]), decision, new_label: className(decided[row]) });
+    rows.push({ id: DATA.ids[row], given_label: className(DATA.given[row]), decision, new_label: className(decided[row]), row_digest: DATA.digests[row] });
   }
   return rows;
 }
 
 function asCsv() {
-  const lines = corrections().map((c) => [c.id, c.given_label, c.decision, c.new_label].map(cell).join(","));
-  return `\ufeff${["id,given_label,decision,new_label", ...lines].join("\r\n")}\r\n`; // Excel needs the mark to read UTF-8
+  const lines = corrections().map((c) => [c.id, c.given_label, c.decision, c.new_label, c.row_digest].map(cell).join(","));
+  return `\ufeff${["id,given_label,decision,new_label,row_digest", ...lines].join("\r\n")}\r\n`; // Excel needs the mark to read UTF-8
 }
 
 const asJson = () =>
