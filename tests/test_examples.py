@@ -41,6 +41,14 @@ def test_language_model(capsys):
     assert last < 0.8 * first
 
 
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*no accelerator")
+def test_fine_tuning(capsys):
+    pytest.importorskip("trl", reason="needs trl")
+    runpy.run_path(str(EXAMPLES / "fine_tuning.py"))
+    share, _ = numbers(capsys.readouterr().out.splitlines()[-1])
+    assert share > 0.9
+
+
 def test_tracker_is_told_of_every_epoch():
     class Client:
         """The one function of MLflow that the example uses."""

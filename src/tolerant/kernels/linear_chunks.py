@@ -23,7 +23,7 @@ from tolerant.kernels.triton.loss import Loss
 # The gradients of a chunk. 2048 rows of 128256 classes in bf16: products of full speed on a big GPU. On a CPU
 # nothing is gained beyond a few times the cache.
 CHUNK_BYTES = {"cuda": 512 << 20, "cpu": 32 << 20}
-# Logits of 16-bit inputs are 32 bits wide: rounded to bf16 they put gradients up to 8 % off the truth. The
+# Logits of 16-bit inputs are 32 bits wide: rounded to bf16 they put gradients 2 to 4 times as far off. The
 # loss alone needs them, so a part of a chunk at a time will do.
 LOGITS_BYTES = {"cuda": 256 << 20, "cpu": 16 << 20}
 # So often a sum is rounded to 16 bits before it is better kept in fp32.
