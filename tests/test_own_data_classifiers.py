@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -161,6 +162,41 @@ def test_texts_are_words_and_characters(tmp_path):
     listed = [int(row["index"]) for row in read(tmp_path / "run" / "suspects.csv")]
     assert wrong[listed[: wrong.sum()]].mean() > 0.9
     assert found == ["fruit", "car"]
+
+
+def page_data(path: Path) -> dict[str, Any]:
+    (data,) = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL
+    )
+    return dict(json.loads(data))
+
+
+def test_the_page_names_the_words_that_speak_for_a_suggestion(tmp_path):
+    texts = [
+        "the red apple",
+        "a green apple",
+        "the ripe apple",
+        "the fast car",
+        "a red car",
+        "the slow car",
+    ] * 12
+    given = (["fruit"] * 3 + ["drive"] * 3) * 12
+    given[0] = "drive"
+    pd.DataFrame({"text": texts, "label": given}).to_csv(tmp_path / "t.csv", index=False)
+    tolerant("train", tmp_path / "t.csv", "--out", tmp_path / "run", "--folds", 3, "--features", "none")
+    data = page_data(tmp_path / "run" / "report.html")
+    assert data["ids"][0] == "0"
+    assert data["reasons"][0][0] == ["apple", ""]
+
+
+def test_the_page_names_the_columns_that_speak_for_a_suggestion(trained):
+    folder, _ = trained
+    data = page_data(folder / "run" / "report.html")
+    named = [[name for name, _ in reasons] for reasons in data["reasons"][:20]]
+    assert sum("pays" in names[:1] for names in named) > 15  # from which the label follows
+    row = next(row for row, reasons in enumerate(data["reasons"]) if reasons)
+    name, value = data["reasons"][row][0]
+    assert value == data["values"][row][data["features"].index(name)]
 
 
 def test_trees_get_categories_as_one_column_and_gaps_as_gaps():

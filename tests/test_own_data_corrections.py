@@ -145,3 +145,36 @@ def test_a_digest_is_of_the_row_alone(tmp_path):
     after = load(tmp_path / "x.csv", id="key", ignore=["town", "b"])
     assert content_digests(after, range(199)) == digests[1:]
     assert content_digests(after, [7, 3]) == [digests[8], digests[4]]
+
+
+@by_hand
+def test_a_dropped_row_is_in_nothing(trained, tmp_path):
+    first = read(trained / "run" / "suspects.csv")[0]
+    corrections = tmp_path / "corrections.csv"
+    corrections.write_text(f"id,given_label,decision,new_label\n{first['id']},{first['given_label']},drop,\n")
+    source = (trained / "data.csv", "--id", "key")
+    tolerant("train", *source, "--labels", corrections, "--out", tmp_path / "run", "--model", "linear")
+    before = (tmp_path / "run" / "suspects.csv").read_text()
+    assert first["id"] not in [row["id"] for row in read(tmp_path / "run" / "suspects.csv")]
+    corrections.unlink()
+    assert "\n199 rows, 4 classes" in tolerant("audit", tmp_path / "run")
+    assert (tmp_path / "run" / "suspects.csv").read_text() == before
+    rows = [f"{row['key']},drop," for row in read(trained / "data.csv")]
+    corrections.write_text("\n".join(["id,decision,new_label", *rows]))
+    with pytest.raises(ValueError, match=r"drop 200 of 200 rows, and leave fewer than two classes"):
+        tolerant("train", *source, "--labels", corrections, "--out", tmp_path / "run", "--model", "linear")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_what_noise_writes_is_trained_on(trained, tmp_path, suffix):
+    source, out = (trained / "data.csv", "--id", "key"), tmp_path / f"noisy{suffix}"
+    tolerant("noise", *source, "--rate", 0.3, "--out", out)
+    said = tolerant("train", *source, "--labels", out, "--out", tmp_path / "run", "--model", "linear")
+    assert "reviewed" not in said
+    stored = load_file(tmp_path / "run" / "audit.safetensors")
+    came = load(trained / "data.csv", id="key").given_labels
+    assert 0.1 < (stored["given_labels"].numpy() != came).mean() < 0.4
+    before = (tmp_path / "run" / "suspects.csv").read_text()
+    out.unlink()  # the run has its own copy of them
+    tolerant("audit", tmp_path / "run")
+    assert (tmp_path / "run" / "suspects.csv").read_text() == before

@@ -320,8 +320,9 @@ def test_whatever_a_training_depends_on_is_in_its_fingerprint(changed):
         reviewed[-1] = changed == "reviewed"
         groups = np.arange(60) if changed == "groups" else None
         dataset = replace(rows, inputs=inputs, groups=groups)
-        corrected = CorrectedLabels(labels, reviewed, np.zeros(60, bool))
-        data = CorrectedRows(Source("rows.csv"), dataset, InputEncoder.fit(dataset), (), corrected)
+        corrected = CorrectedLabels(labels, reviewed, np.zeros(60, bool), np.zeros(60, bool), labels)
+        encoder, none = InputEncoder.fit(dataset), np.arange(0)
+        data = CorrectedRows(Source("rows.csv"), dataset, encoder, (), corrected, none, "")
         return data.fingerprint(Settings(seed=int(changed == "settings")), 2 + (changed == "folds"))
 
     assert fingerprint() == fingerprint() != fingerprint(changed)

@@ -352,6 +352,55 @@ def _records(text: str) -> list[str]:
     return records[:-1]
 
 
+def test_a_row_of_none_of_the_classes_is_dropped(browser: Browser, small_page: Callable[..., Path]) -> None:
+    browser.open(small_page(("a", "b")))
+    browser.find("#review").send_keys("d", "a")
+    assert browser.texts(".verdict")[:2] == ["✕ Dropped", "✓ Now a"]
+    browser.driver.refresh()
+    assert browser.texts(".verdict")[:2] == ["✕ Dropped", "✓ Now a"]
+    found = read_corrections(browser.export("#export-csv", "corrections.csv"))
+    assert found == read_corrections(browser.export("#export-json", "corrections.json"))
+    assert [(c.decision, c.new_label) for c in found] == [("drop", None), ("accept", "a")]
+    browser.find(".card [data-action=drop]").click()  # again: takes it back
+    assert browser.status.startswith("1 of 12 decided.")
+
+
+def test_rows_are_found_by_what_they_say(browser: Browser, small_page: Callable[..., Path]) -> None:
+    browser.open(small_page(("a", "b"), [f"id{row}" for row in range(60)]))
+    browser.find("#search").send_keys("TEXT 1")
+    assert browser.texts(".card .words") == ["text 1", "text 10", "text 11"]
+    browser.find("#search").clear()
+    browser.find("#search").send_keys("id7")
+    assert browser.texts(".card .words") == ["text 7"]
+    assert browser.stored() == []  # letters that are typed decide nothing
+
+
+@pytest.mark.parametrize(("width", "most"), [(1280, 600), (390, 720)])
+def test_the_list_starts_on_the_first_screen(browser: Browser, review: Path, width: int, most: int) -> None:
+    browser.command(
+        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=True
+    )
+    browser.open(review)
+    assert browser.run("return document.querySelector('.card').getBoundingClientRect().top") < most
+
+
+def test_all_columns_and_what_speaks_for_the_suggestion(browser: Browser, tmp_path: Path) -> None:
+    cells = pd.DataFrame({f"c{number}": ["x"] * 40 for number in range(12)} | {"town": ["Ulm"] * 40})
+    given = np.arange(40) % 2
+    probs = np.where(np.eye(2)[given] > 0, 0.9, 0.1)
+    probs[:6] = probs[:6, ::-1]
+    rows = NoisyDataset(np.zeros((40, 1), np.float32), given, None, ("a", "b"), cells=cells)
+    suspects = find_suspects(given, probs, class_names=("a", "b"))
+    write_page(tmp_path / "wide.html", suspects, rows, reasons=[[("town", "Ulm")], []])
+    browser.open(tmp_path / "wide.html")
+    assert browser.texts(".because b") == ["town: Ulm"]
+    columns = ".card[data-row='0'] .values dt"
+    assert browser.texts(columns) == ["town", *(f"c{number}" for number in range(6))]
+    browser.find(".card .expand").click()
+    assert browser.texts(columns) == ["town", *(f"c{number}" for number in range(12))]
+    assert browser.stored() == []
+
+
 def test_accepting_a_page_is_one_step_to_undo(browser: Browser, small_page: Callable[..., Path]) -> None:
     browser.open(small_page(("a", "b", "c"), wrong=30))
     browser.find("#accept-page").click()
@@ -612,10 +661,9 @@ def test_screen_readers_find_their_way(browser: Browser, review: Path) -> None:
         assert all(name for found, name in seen if found == role), role
     names = [name for role, name in seen if role == "button"]
     assert any(name.startswith("Accept ") for name in names)
-    # The first stops: the skip link, the table that scrolls, then the filters in reading order.
+    # The first stops: the skip link, then the filters in reading order.
     stops = []
     for _ in range(6):
         browser.keys(Keys.TAB)
         stops.append(browser.run("return document.activeElement.id || document.activeElement.className"))
-    assert stops[:2] == ["skip", "scroll"]
-    assert stops[2:6] == ["filter-given", "filter-suggested", "filter-status", "sort"]
+    assert stops == ["skip", "search", "filter-given", "filter-suggested", "filter-status", "sort"]

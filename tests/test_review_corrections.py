@@ -206,3 +206,30 @@ def test_a_decision_is_for_the_row_that_was_seen(tmp_path: Path) -> None:
 def test_ids_that_are_not_unique_are_refused() -> None:
     with pytest.raises(ValueError, match="ids must name each of the 3 rows once; got 2"):
         apply_corrections([0, 1, 1], [], ids=["a", "a", "b"], class_names=NAMES)
+
+
+def test_a_dropped_row_has_no_label(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("id,given_label,decision,new_label\na,cat,drop,\nb,cat,,\n")
+    (found,) = read_corrections(tmp_path / "c.csv")
+    assert (found.id, found.decision, found.new_label) == ("a", "drop", None)
+    fixed = apply_corrections([0, 1], [found], ids=["a", "b"], class_names=("cat", "dog"))
+    assert fixed.dropped.tolist() == fixed.reviewed.tolist() == [True, False]
+    (tmp_path / "c.csv").write_text("id,decision,new_label\na,drop,cat\n")
+    with pytest.raises(ValueError, match=r"line 2: decision is drop, so new_label must be empty; got 'cat'"):
+        read_corrections(tmp_path / "c.csv")
+
+
+def test_labels_that_noise_has_written_are_nobodys_decision(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("id,given_label,true_label\na,dog,cat\nb,dog,dog\n")
+    np.savez(tmp_path / "n.npz", ids=["a", "b"], given_labels=[1, 1], class_names=["cat", "dog"])
+    for name in ("n.csv", "n.npz"):
+        found = read_corrections(tmp_path / name)
+        fixed = apply_corrections([0, 1], found, ids=["a", "b"], class_names=("cat", "dog"))
+        assert fixed.given_labels.tolist() == fixed.original_labels.tolist() == [1, 1]
+        assert not fixed.reviewed.any()
+    (tmp_path / "n.csv").write_text("id,given_label,true_label,source\na,dog,-1,3\n")
+    with pytest.raises(ValueError, match=r"n\.csv holds open-set noise, which replaces the inputs"):
+        read_corrections(tmp_path / "n.csv")
+    (tmp_path / "n.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"n.npz cannot be read: .*tolerant noise"):
+        read_corrections(tmp_path / "n.npz")

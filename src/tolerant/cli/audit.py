@@ -75,7 +75,8 @@ def audit(
         )
     dataset = run.load_rows()
     suspects, history = run.suspects(dataset), run.history()
+    reasons = run.reasons(dataset, suspects)
     with using(out):
-        write_list_and_page(out, suspects, dataset, history, title=run.title, limit=limit)
+        write_list_and_page(out, suspects, dataset, history, reasons, title=run.title, limit=limit)
         remove_finished_checkpoints(out)
     print_suspects(suspects, out, next_command(run.source, run.spec["labels"], out=out))

@@ -52,7 +52,9 @@ def noise(
     ] = None,
     data_options: dict[str, Any],
 ) -> None:
-    """Write noisy labels (id, given_label, true_label as class numbers) and a manifest of the draw.
+    """Write noisy labels (id, given_label, true_label) and a manifest of the draw.
+
+    `tolerant train DATA --labels noisy.csv` trains on them. In an .npz file labels are class numbers.
 
     Noise starts from the true labels where the source has them, else from the given ones.
     """
@@ -108,11 +110,11 @@ def _read_matrix(path: Path) -> np.ndarray:
 
 
 def _write_labels(path: Path, data: NoisyDataset, true: np.ndarray, drawn: Corruption | OpenSet) -> None:
-    import csv
     import io
 
     import numpy as np
 
+    from tolerant.csv_cells import csv_text
     from tolerant.files import write_atomic
     from tolerant.noise import OpenSet
 
@@ -120,11 +122,10 @@ def _write_labels(path: Path, data: NoisyDataset, true: np.ndarray, drawn: Corru
     if isinstance(drawn, OpenSet):
         columns |= {"true_label": drawn.true_labels, "source": drawn.source}
     if path.suffix == ".csv":
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-        write_atomic(path, text.getvalue())
+        names = [*data.class_names, "-1"]  # the last for what is outside all classes
+        columns |= {n: np.array(names, object)[columns[n]] for n in ("given_label", "true_label")}
+        rows = zip(*(map(str, column.tolist()) for column in columns.values()), strict=True)
+        write_atomic(path, csv_text(tuple(columns), rows))
         return
     arrays = {name if name == "source" else f"{name}s": column for name, column in columns.items()}
     buffer = io.BytesIO()

@@ -76,3 +76,9 @@ def _cell_word(cell: Any) -> str:
     except ValueError:
         return word
     return "" if number != number else repr(number)
+
+
+def label_digest(ids: np.ndarray, given_labels: np.ndarray) -> str:
+    """A hash of ids and labels."""
+    words = "\0".join(map(str, ids.tolist()))
+    return hashlib.sha256(words.encode() + given_labels.tobytes()).hexdigest()

@@ -12,7 +12,7 @@ import numpy as np
 
 from tolerant.checks import check_ids
 from tolerant.data import InputEncoder, NoisyDataset, Source
-from tolerant.data.digest import content_digests, row_digests
+from tolerant.data.digest import content_digests, label_digest, row_digests
 from tolerant.own_data.pretrained import NONE, Say, choose_extractor, picture_side
 from tolerant.own_data.settings import Settings
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
@@ -24,11 +24,16 @@ class CorrectedRows:
 
     source: Source
     dataset: NoisyDataset
-    """As loaded: texts as texts, labels uncorrected."""
+    """Texts as texts, labels uncorrected, without the rows that a person has dropped."""
     encoder: InputEncoder
     corrections: tuple[str | os.PathLike[str], ...]
     """The files, oldest first."""
     corrected: CorrectedLabels
+    """Of the rows of `dataset`."""
+    dropped: np.ndarray
+    """int64: the places in the source of the rows that a person has dropped."""
+    label_digest: str
+    """Of the labels in the source, whatever has been corrected."""
 
     @classmethod
     def read(
@@ -49,10 +54,13 @@ class CorrectedRows:
         at_most = picture_side(features)
         dataset = source.load(at_most=at_most)
         check_ids(dataset.ids)
+        digest = label_digest(dataset.ids, dataset.given_labels)
         corrected = correct(dataset, corrections)
+        dropped = np.flatnonzero(corrected.dropped)
+        dataset, corrected = without_dropped(dataset, corrected)
         extractor = choose_extractor(dataset, features, device=device, say=say)
         fitted = InputEncoder.fit(dataset, extractor, at_most, with_characters=with_characters)
-        return cls(source, dataset, fitted, tuple(corrections), corrected)
+        return cls(source, dataset, fitted, tuple(corrections), corrected, dropped, digest)
 
     def trainable(self, device: str = "cpu") -> NoisyDataset:
         """The rows as the model gets them, with the corrected labels."""
@@ -77,9 +85,9 @@ class CorrectedRows:
 
 
 def correct(dataset: NoisyDataset, files: Sequence[str | os.PathLike[str]]) -> CorrectedLabels:
-    """The labels of ``dataset`` after each of these corrections files, one on top of the other."""
-    given = dataset.given_labels
-    reviewed = np.zeros(len(dataset), np.bool_)
+    """The labels of ``dataset`` after each of these files, one on top of the other."""
+    given, original = dataset.given_labels, dataset.given_labels
+    reviewed, dropped = (np.zeros(len(dataset), np.bool_) for _ in range(2))
     for path in files:
         step = apply_corrections(
             given,
@@ -88,5 +96,25 @@ def correct(dataset: NoisyDataset, files: Sequence[str | os.PathLike[str]]) -> C
             class_names=dataset.class_names,
             row_digests=partial(content_digests, dataset),
         )
-        given, reviewed = step.given_labels, reviewed | step.reviewed
-    return CorrectedLabels(given, reviewed, given != dataset.given_labels)
+        replaced = step.original_labels != given
+        original = np.where(replaced, step.original_labels, original)
+        given, reviewed, dropped = step.given_labels, reviewed | step.reviewed, dropped | step.dropped
+    return CorrectedLabels(given, reviewed, given != dataset.given_labels, dropped, original)
+
+
+def without_dropped(
+    dataset: NoisyDataset, corrected: CorrectedLabels
+) -> tuple[NoisyDataset, CorrectedLabels]:
+    """Rows and labels that are left, the rows with the labels that nobody has decided."""
+    rows = dataset.with_given_labels(corrected.original_labels)
+    if not corrected.dropped.any():
+        return rows, corrected
+    left = np.flatnonzero(~corrected.dropped)
+    counts = np.bincount(corrected.given_labels[left], minlength=dataset.num_classes)
+    if (counts > 0).sum() < 2:
+        raise ValueError(
+            f"the corrections drop {len(dataset) - len(left):,} of {len(dataset):,} rows, and leave fewer "
+            "than two classes; at least two are needed."
+        )
+    fields = {name: value[left] for name, value in vars(corrected).items()}
+    return rows.subset(left), CorrectedLabels(**fields)

@@ -12,6 +12,7 @@ from tolerant.own_data.classifiers.committee import Committee
 from tolerant.suspects import Suspects
 from tolerant.suspects.evidence import find_evidence
 from tolerant.train import Job, TrainResult
+from tolerant.train.engine.evaluate import predict_log_proba
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class Learned:
     doubt_prior: np.ndarray | None = None
     doubt_tau: float = 0.0
     """By which `probs` were moved towards rare classes (`tolerant.own_data.classifiers.temper`)."""
+
+    def predict(self, rows: NoisyDataset) -> np.ndarray:
+        """float32 [N, C]: what the final model says of any rows."""
+        if isinstance(self.fitted, Committee):
+            return self.fitted.probs(rows)
+        return np.exp(predict_log_proba(self.fitted.model, rows, self.fitted.preprocess))
 
     @property
     def result(self) -> TrainResult:

@@ -1,4 +1,8 @@
-"""The decisions of a reviewer: read from their file, checked against the data and applied to its labels."""
+"""The decisions of a reviewer: read from their file, checked against the data and applied to its labels.
+
+The labels that `tolerant noise` writes are read, too: they stand for those of the data, and nobody has
+decided them.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +21,21 @@ from numpy.typing import ArrayLike, NDArray
 from tolerant.csv_cells import unguard
 from tolerant.files import read_json
 from tolerant.hints import warn_caller
+from tolerant.review.noise_labels import AS_GIVEN, as_given, is_noise, read_noise_npz
 
-DECISIONS = ("accept", "keep", "change")
+DROP = "drop"
+DECISIONS = ("accept", "keep", "change", DROP)
 
 
 @dataclass(frozen=True)
 class Correction:
-    """One decision; what has a default is None if a hand-written file leaves it out."""
+    """One decision; what has a default is None if a hand-written file leaves it out.
+
+    `new_label` is None for a row to be dropped: it is of none of the classes, or of no use.
+    """
 
     id: str
-    new_label: str
+    new_label: str | None
     given_label: str | None = None
     decision: str | None = None
     row_digest: str | None = None
@@ -43,6 +52,10 @@ class CorrectedLabels:
     """[N] True where a person decided, for the given label or against it."""
     changed: NDArray[np.bool_]
     """[N] True where the label is now another one."""
+    dropped: NDArray[np.bool_]
+    """[N] True where the row is to be left out of everything; decided by a person, too."""
+    original_labels: NDArray[np.int64]
+    """[N] that nobody has decided: those of the data, or what `tolerant noise` put in their place."""
 
 
 def apply_corrections(
@@ -75,15 +88,16 @@ def apply_corrections(
         )
     label_of = {str(name): label for label, name in enumerate(class_names)}
     _check_known("id", [c.id for c in corrections], row_of)
-    _check_known("label", [c.new_label for c in corrections], label_of)
+    _check_known("label", [c.new_label for c in corrections if c.new_label is not None], label_of)
 
     if row_digests is not None:
-        _check_content(corrections, row_digests([row_of[c.id] for c in corrections]))
-    before = labels.copy()
-    reviewed = np.zeros(labels.size, dtype=np.bool_)
+        decided = [c for c in corrections if c.decision != AS_GIVEN]
+        _check_content(decided, row_digests([row_of[c.id] for c in decided]))
+    before, original = labels.copy(), labels.copy()
+    reviewed, dropped, seen = (np.zeros(labels.size, dtype=np.bool_) for _ in range(3))
     for correction in corrections:
         row = row_of[correction.id]
-        if reviewed[row]:
+        if seen[row]:
             raise ValueError(f"the id {correction.id!r} occurs twice; leave one decision for each id.")
         found = str(class_names[before[row]])
         if correction.given_label not in (None, found) and correction.new_label != found:
@@ -92,9 +106,13 @@ def apply_corrections(
                 f"{correction.given_label!r}, but the data says {found!r}: "
                 "they were made for other labels; review the present ones instead."
             )
-        labels[row] = label_of[correction.new_label]
-        reviewed[row] = True
-    return CorrectedLabels(labels, reviewed, labels != before)
+        seen[row], reviewed[row] = True, correction.decision != AS_GIVEN
+        dropped[row] = correction.new_label is None
+        if correction.new_label is not None:
+            labels[row] = label_of[correction.new_label]
+        if not reviewed[row]:
+            original[row] = labels[row]
+    return CorrectedLabels(labels, reviewed, labels != before, dropped, original)
 
 
 def _check_content(corrections: Sequence[Correction], digests: Sequence[str]) -> None:
@@ -133,10 +151,12 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     """Read what the review page exported (`.csv` or `.json`), or a file written by hand.
 
     The columns (keys in JSON) `id` and `new_label` are needed; `given_label`, `decision`
-    (accept, keep or change) and `row_digest` are checked where they are there. A CSV may come back
+    (accept, keep, change or drop) and `row_digest` are checked where they are there. A CSV may come back
     from a spreadsheet with `;` or tabs for commas, and the apostrophe that guards a cell from being
-    run as a formula is taken off again. Rows without a new label count as not decided. A row that
-    lacks cells, or a quote that is not closed, is an error: the file was cut off.
+    run as a formula is taken off again. Rows without a new label count as not decided, but for those to
+    be dropped. A row that lacks cells, or a quote that is not closed, is an error: the file was cut off.
+
+    A file of `tolerant noise` (`.csv` or `.npz`) is read as the labels that the data has.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
@@ -146,7 +166,8 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     [Correction(id='a.png', new_label='cat', given_label=None, decision=None, row_digest=None)]
     """
     path = Path(path)
-    rows = _json_rows(path) if path.suffix.lower() == ".json" else _csv_rows(path)
+    readers = {".json": _json_rows, ".npz": read_noise_npz}
+    rows = readers.get(path.suffix.lower(), _csv_rows)(path)
     corrections: list[Correction] = []
     seen: set[str] = set()
     for number, row in rows:
@@ -176,7 +197,8 @@ def _csv_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
     rows: list[tuple[str, Mapping[str, Any]]] = []
     try:
         names = next(lines, [])
-        for column in ("id", "new_label"):
+        noise = is_noise(names, path)
+        for column in () if noise else ("id", "new_label"):
             if column not in names:
                 raise ValueError(
                     f"{path.name} must have the columns id and new_label; "
@@ -192,7 +214,8 @@ def _csv_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
                     "the file was cut off or its quotes were edited. Export it again from the review page."
                 )
             if cells:
-                rows.append((where, dict(zip(names, map(unguard, cells), strict=True))))
+                row = dict(zip(names, map(unguard, cells), strict=True))
+                rows.append((where, as_given(row["id"], row["given_label"]) if noise else row))
     except csv.Error as error:
         raise ValueError(
             f"{path.name}, line {lines.line_num}: {error}: the file was cut off, or a quote is not closed. "
@@ -221,11 +244,13 @@ def _parse(row: Mapping[str, Any], where: str) -> Correction | None:
     filled = {name: value for name, value in row.items() if value is not None and value != ""}
     new_label, given, decision = (filled.get(name) for name in ("new_label", "given_label", "decision"))
     row_digest = filled.get("row_digest")
-    if new_label is None:
+    if new_label is None and decision != DROP:
         return None
     if "id" not in filled:
         raise ValueError(f"{where}: the id is missing; every decision needs the id of its row.")
-    if decision is not None and decision not in DECISIONS:
+    if decision == DROP and new_label is not None:
+        raise ValueError(f"{where}: decision is drop, so new_label must be empty; got {new_label!r}.")
+    if decision is not None and decision not in (*DECISIONS, AS_GIVEN):
         raise ValueError(f"{where}: decision must be one of {DECISIONS}; got {decision!r}.")
     if decision == "keep" and given is not None and str(given) != str(new_label):
         raise ValueError(
@@ -238,7 +263,7 @@ def _parse(row: Mapping[str, Any], where: str) -> Correction | None:
         )
     return Correction(
         id=str(filled["id"]),
-        new_label=str(new_label),
+        new_label=None if new_label is None else str(new_label),
         given_label=None if given is None else str(given),
         decision=decision,
         row_digest=None if row_digest is None else str(row_digest),

@@ -33,7 +33,9 @@ _WITH_EXAMPLES = 500  # suspects whose nearest rows are shown: 3,500 small pictu
 _MOST_EXAMPLE = 200  # characters of a text that is shown beside a suspect
 _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
 _MOST_IN_CELL = 500  # enough for a comment, and 5,000 rows with a few of them stay under 10 MB
-_MOST_COLUMNS = 40  # of a table: nobody reads more
+_LEAST_COLUMNS = 40  # of a table, however many rows there are
+_MOST_CELLS = 400_000  # some 8 MB: all columns, but where both rows and columns are many
+Reason = tuple[str, str]
 _RATE_MEANS = (
     "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
     "down to hard rows, its upper end counts every row that looks like another class; "
@@ -50,6 +52,7 @@ def write_page(
     title: str = "Label review",
     history: Mapping[str, Sequence[float | None]] | None = None,
     feature_names: Sequence[str] | None = None,
+    reasons: Sequence[Sequence[Reason]] = (),
     limit: int = MOST_SHOWN,
 ) -> None:
     """Write the review page of `suspects`, rows of `dataset`, to `path`.
@@ -62,6 +65,7 @@ def write_page(
         history: numbers by epoch, one series a name, drawn as small charts.
         feature_names: of a table's features; not needed where the data set has its cells, which
             are shown as they stand in the file.
+        reasons: of the first suspects, what speaks for the suggestion: (column, its value) or (word, "").
         limit: the most suspects on the page, the most doubtful ones. A picture takes up to 6 kB.
 
     Decisions are remembered by the browser under a hash of what is shown: writing the page again
@@ -80,8 +84,10 @@ def write_page(
         | inputs
         | _evidence(shown, dataset, "pictures" in inputs)
     )
+    content["reasons"] = [list(some) for some in reasons[: len(shown)]]
     kind = "image" if "pictures" in inputs else dataset.kind
-    summary = _summary(suspects, shown, title, history or {}) | {"kind": kind}
+    summary = _summary(suspects, shown, title, history or {})
+    summary |= {"kind": kind, "has_reasons": any(content["reasons"])}
     write_atomic(path, _render(summary, content))
 
 
@@ -181,16 +187,21 @@ def columns_and_values(
     rows = np.asarray(dataset.inputs[index])
     if feature_names is None and dataset.encoder is not None:
         feature_names = dataset.encoder.feature_names
-    names = _check_names(feature_names, rows.shape[1])
-    return names[:_MOST_COLUMNS], [[f"{v:.5g}" for v in row[:_MOST_COLUMNS]] for row in rows.tolist()]
+    names, most = _check_names(feature_names, rows.shape[1]), _most_columns(len(index))
+    return names[:most], [[f"{v:.5g}" for v in row[:most]] for row in rows.tolist()]
+
+
+def _most_columns(num_rows: int) -> int:
+    return max(_LEAST_COLUMNS, _MOST_CELLS // max(num_rows, 1))
 
 
 def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], list[list[str]]]:
     ours = [name for name in frame.columns if name in used]
     others = [name for name in frame.columns if name not in used]
     # Of a wide table, columns that are not used are shown too: a comment tells a person more than feature 38.
-    room = max(_MOST_COLUMNS - len(others), _MOST_COLUMNS // 2)
-    names = [*ours[:room], *others][:_MOST_COLUMNS]
+    most = _most_columns(len(index))
+    room = max(most - len(others), most // 2)
+    names = [*ours[:room], *others][:most]
     shown = frame[names].iloc[index]
     columns = []
     for name in names:
@@ -233,6 +244,7 @@ def _summary(
         "has_notes": shown.evidence is not None and any(shown.evidence.notes()),
         "first_classes": names[:4],
         "kept_share": None if suspects.kept_share is None else percent(suspects.kept_share),
+        "num_kept": suspects.num_kept,
         "noise": {
             "estimate": percent(rate.estimate),
             "low": percent(rate.low),

@@ -77,6 +77,11 @@ class Suspects:
         return len(self.p_right)
 
     @property
+    def num_kept(self) -> int:
+        """Of the N rows, those that training kept."""
+        return self.num_rows if self.kept_share is None else round(self.kept_share * self.num_rows)
+
+    @property
     def weak(self) -> bool:
         """Most rows are listed: as most labels are right, the model is too weak, and only the top counts."""
         return 2 * len(self) > self.num_rows

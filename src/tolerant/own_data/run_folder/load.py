@@ -14,12 +14,14 @@ import torch
 from torch import nn
 
 from tolerant.data import InputEncoder, NoisyDataset, Source
+from tolerant.data.digest import label_digest
 from tolerant.data.standardise import Preprocess
 from tolerant.files import read_json
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.disk import read_classifiers
 from tolerant.own_data.doubts import find_doubts
+from tolerant.own_data.reasons import find_reasons
 from tolerant.own_data.run_folder.in_use import holder
 from tolerant.own_data.run_folder.layout import (
     DIGEST,
@@ -31,7 +33,8 @@ from tolerant.own_data.run_folder.layout import (
     holds_stopped_training,
     read_tensors,
 )
-from tolerant.own_data.run_folder.same_data import label_digest, warn_of_edits
+from tolerant.own_data.run_folder.same_data import warn_of_edits
+from tolerant.review.page import Reason
 from tolerant.suspects import Suspects
 from tolerant.suspects.evidence import Evidence
 from tolerant.train.engine.device import pick_device
@@ -69,14 +72,30 @@ class SavedRun:
         return Path(self.source.name).name
 
     def load_rows(self) -> NoisyDataset:
-        """The data it was trained on, as it is now; a table is encoded as it was in training."""
-        return self.source.load(self.encoder.encoder, at_most=self.encoder.at_most)
+        """The data it was trained on, as it is now; a table is encoded as it was in training.
+
+        A ValueError if ids or labels have changed. Rows that a person has dropped are not there, and what
+        stood in place of the labels of the source does.
+        """
+        rows = self.source.load(self.encoder.encoder, at_most=self.encoder.at_most)
+        with _naming_damage(self.folder):
+            if self.spec["label_digest"] != label_digest(rows.ids, rows.given_labels):
+                raise ValueError(
+                    f"the rows or labels of {self.source.name} are not those of {self.folder}. Train again."
+                )
+            if dropped := self.spec.get("dropped"):  # older runs have none
+                rows = rows.subset(np.delete(np.arange(len(rows)), dropped))
+            return rows.with_given_labels(self.audit.get("original_labels", rows.given_labels))
 
     def probs(self, dataset: NoisyDataset, *, device: str = "auto") -> np.ndarray:
         """float32 [N, C]: what the model predicts for these rows."""
         if isinstance(self.model, Committee):
             return self.model.probs(dataset)
         return self.model.probs(dataset, pick_device(device))
+
+    def reasons(self, dataset: NoisyDataset, suspects: Suspects) -> list[list[Reason]]:
+        """Why each of the first suspects is one; ``dataset`` is what `load_rows` gives."""
+        return find_reasons(self.probs, dataset, self.encoder, suspects)
 
     def label_counts(self) -> np.ndarray:
         """int64 [C]: how many of the training rows had each label."""
@@ -95,13 +114,9 @@ class SavedRun:
     def suspects(self, dataset: NoisyDataset) -> Suspects:
         """The run's suspects, from its stored probabilities; ``dataset`` is what `load_rows` gives.
 
-        A ValueError if ids or labels have changed; edited inputs give a warning only.
+        Edited inputs give a warning.
         """
         with _naming_damage(self.folder):
-            if self.spec["label_digest"] != label_digest(dataset):
-                raise ValueError(
-                    f"the rows or labels of {self.source.name} are not those of {self.folder}. Train again."
-                )
             stored = self.audit
             if "input_digests" in stored:  # older runs have none
                 warn_of_edits(self.source.name, self.folder, dataset, stored["input_digests"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from pathlib import Path
 
@@ -10,12 +9,6 @@ import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.digest import row_digests
-
-
-def label_digest(dataset: NoisyDataset) -> str:
-    """A hash of ids and labels."""
-    words = "\0".join(map(str, dataset.ids.tolist()))
-    return hashlib.sha256(words.encode() + dataset.given_labels.tobytes()).hexdigest()
 
 
 def warn_of_edits(source: str, folder: Path, dataset: NoisyDataset, input_digests: np.ndarray) -> None:

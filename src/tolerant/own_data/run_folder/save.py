@@ -18,10 +18,10 @@ from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.disk import write_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learned import Learned
+from tolerant.own_data.reasons import find_reasons
 from tolerant.own_data.run_folder.in_use import set_aside
 from tolerant.own_data.run_folder.layout import DIGEST, EVIDENCE, FORMAT, write_tensors
-from tolerant.own_data.run_folder.same_data import label_digest
-from tolerant.review.page import write_page
+from tolerant.review.page import Reason, write_page
 from tolerant.suspects import Suspects
 from tolerant.train import TrainResult
 
@@ -49,6 +49,7 @@ def save_run(
     history = learned.fitted.history if isinstance(learned.fitted, TrainResult) else []
     audit = {
         "given_labels": data.corrected.given_labels,
+        "original_labels": data.dataset.given_labels,
         "reviewed": data.corrected.reviewed,
         "probs": learned.probs,
         "kept": learned.kept,
@@ -60,7 +61,8 @@ def save_run(
     write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()}, digest)
     write_json(folder / "history.json", history)
     title = Path(source.name).name
-    write_list_and_page(folder, learned.suspects, data.dataset, history, title=title, limit=limit)
+    reasons = find_reasons(learned.predict, data.dataset, data.encoder, learned.suspects)
+    write_list_and_page(folder, learned.suspects, data.dataset, history, reasons, title=title, limit=limit)
     write_json(
         folder / "spec.json",
         {
@@ -70,7 +72,8 @@ def save_run(
             DIGEST: digest,
             "source": asdict(source),
             "labels": [os.path.abspath(path) for path in data.corrections],
-            "label_digest": label_digest(data.dataset),
+            "label_digest": data.label_digest,
+            "dropped": data.dropped.tolist(),
             "features": data.encoder.to_dict(),
             "seed": learned.seed,
             "k": learned.k,
@@ -123,6 +126,7 @@ def write_list_and_page(
     suspects: Suspects,
     dataset: NoisyDataset,
     history: Sequence[Mapping[str, Any]],
+    reasons: Sequence[Sequence[Reason]] = (),
     *,
     title: str,
     limit: int,
@@ -135,5 +139,6 @@ def write_list_and_page(
         dataset,
         title=title,
         history={words: [record.get(name) for record in history] for name, words in CURVES.items()},
+        reasons=reasons,
         limit=limit,
     )

@@ -1,5 +1,6 @@
-// One card for each suspect: what it is, what it was called, what the model would call it, three buttons.
-const VERDICTS = { accept: "✓ Now", keep: "= Kept", change: "✎ Now" };
+// One card for each suspect: what it is, what it was called, what the model would call it, four buttons.
+const VERDICTS = { accept: "✓ Now", keep: "= Kept", change: "✎ Now", drop: "✕ Dropped" };
+const FIRST_COLUMNS = 7; // of a table row; the others on request
 
 function content(row) {
   if (DATA.pictures) {
@@ -11,8 +12,38 @@ function content(row) {
   }
   const scrolls = DATA.features.length > 7 || DATA.values[row].some((value) => value.length > 100);
   const values = make("dl", { class: "values", tabindex: scrolls ? "0" : null });
-  DATA.values[row].forEach((value, column) => values.append(make("dt", { text: DATA.features[column] }), make("dd", { text: value })));
+  showColumns(values, row, FIRST_COLUMNS);
   return values;
+}
+
+// Columns that made the model doubt come first: they are what a person wants to see.
+function showColumns(values, row, most) {
+  const named = DATA.reasons && DATA.reasons[row] ? DATA.reasons[row].map((reason) => DATA.features.indexOf(reason[0])) : [];
+  const first = [...new Set(named.filter((column) => column >= 0))];
+  const order = [...first, ...DATA.features.map((_, column) => column).filter((column) => !first.includes(column))].slice(0, most);
+  values.replaceChildren(...order.flatMap((column) => [make("dt", { text: DATA.features[column] }), make("dd", { text: DATA.values[row][column] })]));
+}
+
+function expander() {
+  if (!DATA.values || DATA.features.length <= FIRST_COLUMNS) return [];
+  return [make("button", { type: "button", class: "expand", "data-action": "expand", "aria-expanded": "false", text: `All ${DATA.features.length} columns` })];
+}
+
+function expand(card) {
+  const control = card.querySelector(".expand");
+  const open = control.getAttribute("aria-expanded") === "false";
+  control.setAttribute("aria-expanded", String(open));
+  control.textContent = open ? "Fewer columns" : `All ${DATA.features.length} columns`;
+  card.classList.toggle("expanded", open);
+  showColumns(card.querySelector(".values"), Number(card.dataset.row), open ? DATA.features.length : FIRST_COLUMNS);
+}
+
+// What speaks for the suggestion: words, or columns with their values.
+function because(row) {
+  const found = DATA.reasons && DATA.reasons[row] ? DATA.reasons[row] : [];
+  if (!found.length) return [];
+  const parts = found.map(([name, value]) => make("b", { text: value === "" ? name : `${name}: ${value}` }));
+  return [make("p", { class: "because" }, make("span", { text: "because" }), ...parts)];
 }
 
 function prunedText(row) {
@@ -75,13 +106,14 @@ function makeCard(row, position, total) {
     class: "card", tabindex: "-1", "data-row": String(row),
     "aria-label": `Suspect ${position} of ${total}, row ${DATA.ids[row]}: given ${given}, suggested ${suggested}`,
   },
-  content(row),
+  content(row), ...expander(),
   make("div", { class: "facts-of-row" },
     make("p", { class: "origin" }, rowId(DATA.ids[row]),
       make("span", { class: "verdict", hidden: "" }), make("span", { class: "pruned", text: prunedText(row) })),
-    beliefs, ...evidence(row), ...(DATA.notes && DATA.notes[row] ? [make("p", { class: "note", text: DATA.notes[row] })] : [])),
+    beliefs, ...because(row), ...evidence(row), ...(DATA.notes && DATA.notes[row] ? [make("p", { class: "note", text: DATA.notes[row] })] : [])),
   make("div", { class: "decide", role: "group", "aria-label": "Decide" },
-    button("accept", "Accept", suggested, "A"), button("keep", "Keep", given, "K"), button("change", "Other…", "label", "C")));
+    button("accept", "Accept", suggested, "A"), button("keep", "Keep", given, "K"), button("change", "Other…", "label", "C"),
+    button("drop", "Drop", "the row, none of the classes", "D")));
   paintCard(card);
   return make("li", {}, card);
 }
@@ -92,8 +124,8 @@ function paintCard(card) {
   card.classList.toggle("decided", decision !== null);
   const verdict = card.querySelector(".verdict");
   verdict.hidden = decision === null;
-  verdict.textContent = decision === null ? "" : `${VERDICTS[decision]} ${className(decided[row])}`;
-  for (const control of card.querySelectorAll("[data-action]")) {
+  verdict.textContent = decision === null ? "" : decision === "drop" ? VERDICTS.drop : `${VERDICTS[decision]} ${className(decided[row])}`;
+  for (const control of card.querySelectorAll("[aria-pressed]")) {
     control.setAttribute("aria-pressed", String(control.dataset.action === decision));
   }
 }

@@ -12,7 +12,8 @@ function corrections() {
   for (let row = 0; row < COUNT; row += 1) {
     const decision = decisionOf(row);
     if (decision === null) continue;
-    rows.push({ id: DATA.ids[row], given_label: className(DATA.given[row]), decision, new_label: className(decided[row]), row_digest: DATA.digests[row] });
+    const new_label = decision === "drop" ? "" : className(decided[row]);
+    rows.push({ id: DATA.ids[row], given_label: className(DATA.given[row]), decision, new_label, row_digest: DATA.digests[row] });
   }
   return rows;
 }

@@ -7,12 +7,14 @@ function act(row, label) {
   paintProgress();
   const decision = decisionOf(row);
   const words = { accept: "is now", keep: "stays", change: "is now" };
-  say(decision ? `${DATA.ids[row]} ${words[decision]} ${className(label)}.` : `${DATA.ids[row]} is open again.`);
+  const name = DATA.ids[row];
+  say(decision === "drop" ? `${name} is dropped.` : decision ? `${name} ${words[decision]} ${className(label)}.` : `${name} is open again.`);
 }
 
 function press(row, action) {
   if (action === "change") return openChooser(row);
-  const label = action === "accept" ? DATA.suggested[row] : DATA.given[row];
+  if (action === "expand") return expand(cardOf(row));
+  const label = { accept: DATA.suggested[row], keep: DATA.given[row], drop: DROP }[action];
   return act(row, decided[row] === label ? NONE : label); // a second press takes it back
 }
 
@@ -69,6 +71,7 @@ const KEYS = {
   a: () => { press(current, "accept"); nextUndecided(); },
   k: () => { press(current, "keep"); nextUndecided(); },
   c: () => press(current, "change"),
+  d: () => { press(current, "drop"); nextUndecided(); },
   u: undoLast,
   n: () => step(1),
   p: () => step(-1),
@@ -124,7 +127,12 @@ for (const place of [byId("pairs"), ...document.querySelectorAll(".heat")]) {
     if (place !== byId("pairs")) byId("review").scrollIntoView();
   });
 }
+search.addEventListener("input", () => {
+  applyFilters();
+  say(`${grouped(shown.length)} suspects shown.`);
+});
 byId("clear-filters").addEventListener("click", () => {
+  search.value = "";
   controls.given.value = "";
   controls.suggested.value = "";
   controls.status.value = "all";
@@ -181,6 +189,7 @@ window.addEventListener("beforeunload", (event) => {
 });
 
 document.documentElement.classList.add("js");
+byId("filters").open = !window.matchMedia("(max-width: 40rem)").matches;
 keysOn.checked = recall(KEYS_KEY) !== "off";
 load(recall(STORE_KEY));
 fillClassFilter(controls.given, DATA.given);

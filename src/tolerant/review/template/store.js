@@ -1,6 +1,7 @@
 // Decisions: the chosen label of each suspect, or NONE. Whether it was accepted, kept or changed
-// follows from the label, so the two cannot disagree.
+// follows from the label, so the two cannot disagree. DROP: none of the classes, the row is to go.
 const NONE = -1;
+const DROP = -2;
 const STORE_KEY = `tolerant-review:${DATA.run}`;
 const KEYS_KEY = "tolerant-review-single-keys";
 const decided = new Int32Array(COUNT).fill(NONE);
@@ -11,6 +12,7 @@ let storageWorks = true;
 
 function decisionOf(row) {
   if (decided[row] === NONE) return null;
+  if (decided[row] === DROP) return "drop";
   if (decided[row] === DATA.suggested[row]) return "accept";
   return decided[row] === DATA.given[row] ? "keep" : "change";
 }
@@ -53,7 +55,7 @@ function load(text) {
   }
   for (const entry of Array.isArray(labels) ? labels : []) {
     const [row, label] = Array.isArray(entry) ? entry : [];
-    if (Number.isInteger(row) && row >= 0 && row < COUNT && isLabel(label)) setLabel(row, label);
+    if (Number.isInteger(row) && row >= 0 && row < COUNT && (label === DROP || isLabel(label))) setLabel(row, label);
   }
 }
 

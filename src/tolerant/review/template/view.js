@@ -2,6 +2,7 @@
 // cost the browser no more than one page of cards.
 const PAGE_SIZE = DATA.pictures ? 48 : 24;
 const controls = { given: byId("filter-given"), suggested: byId("filter-suggested"), status: byId("filter-status"), sort: byId("sort") };
+const search = byId("search");
 const list = byId("cards");
 let shown = [];
 let page = 0;
@@ -49,11 +50,21 @@ function fillPairs() {
   byId("pairs").hidden = top.length === 0;
 }
 
+// All that a person reads of a row, in small letters.
+const haystacks = [];
+function haystack(row) {
+  haystacks[row] ??= [DATA.ids[row], className(DATA.given[row]), className(DATA.suggested[row]),
+    ...(DATA.texts ? [DATA.texts[row]] : DATA.values ? DATA.values[row] : [])].join("\n").toLowerCase();
+  return haystacks[row];
+}
+
 // The list is made when a filter changes, and stays: a row just decided does not vanish.
 function applyFilters() {
   const { given, suggested, status, sort } = controls;
+  const wanted = search.value.trim().toLowerCase();
   shown = [];
   for (let row = 0; row < COUNT; row += 1) {
+    if (wanted && !haystack(row).includes(wanted)) continue;
     if (given.value !== "" && DATA.given[row] !== Number(given.value)) continue;
     if (suggested.value !== "" && DATA.suggested[row] !== Number(suggested.value)) continue;
     if (STATUS[status.value](row)) shown.push(row);

@@ -1,0 +1,137 @@
+"""Why a label is doubted: the words of a text, or the columns of a table row, that speak for the suggestion.
+
+Each word is taken away in turn, each value replaced by one that is usual for the given label, and the model
+asked again. That holds for any model, and for several together.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoders.inputs import InputEncoder
+from tolerant.review.page import Reason, columns_and_values
+from tolerant.suspects import Suspects
+
+Probs = Callable[[NoisyDataset], np.ndarray]
+_MOST_TEXTS, _MOST_ROWS = 4_000, 20_000  # that the model is asked of: a second or two
+_MOST_WORDS = 40  # of a text
+_MOST_TO_KNOW = 1_000  # rows of a class that tell what is usual in it
+_MOST_REASONS = 3
+_LEAST = 0.1  # of the log-odds: less changes nobody's mind
+_WORD = re.compile(r"\w[\w'’-]*")
+
+
+def find_reasons(
+    probs: Probs, dataset: NoisyDataset, encoder: InputEncoder, suspects: Suspects
+) -> list[list[Reason]]:
+    """Of the first suspects, what speaks most for the suggestion against the given label.
+
+    ``probs`` are those of the model for trainable rows; ``dataset`` holds texts as texts. Pictures, and rows
+    that are features, have none: there neighbours are shown.
+    """
+    if not len(suspects) or encoder.extractor is not None or dataset.kind == "image":
+        return []
+    if dataset.kind == "text":
+        return _words(probs, dataset, encoder, suspects)
+    return _columns(probs, dataset, encoder, suspects)
+
+
+def _words(
+    probs: Probs, dataset: NoisyDataset, encoder: InputEncoder, suspects: Suspects
+) -> list[list[Reason]]:
+    texts: list[str] = []
+    names: list[list[str]] = []
+    total = 0
+    for text in map(str, dataset.inputs[suspects.index]):
+        found = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
+        total += 1 + len(found)
+        if total > _MOST_TEXTS and names:
+            break
+        names.append(found)
+        texts += [text, *(re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", " ", text) for word in found)]
+    place = np.repeat(suspects.index[: len(names)], [1 + len(found) for found in names])
+    rows = replace(
+        dataset.subset(place), inputs=np.array(texts, object), ids=np.arange(len(texts)), groups=None
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of texts without a known word
+        found_probs = probs(encoder.trainable(rows))
+    return _changes(found_probs, [[(word, "") for word in found] for found in names], suspects)
+
+
+def _columns(
+    probs: Probs, dataset: NoisyDataset, encoder: InputEncoder, suspects: Suspects
+) -> list[list[Reason]]:
+    blocks = _blocks(dataset)
+    index = suspects.index[: max(1, _MOST_ROWS // (1 + len(blocks)))]
+    usual = _usual_rows(dataset, blocks)[dataset.given_labels[index]]
+    repeated = np.repeat(np.asarray(dataset.inputs[index]), 1 + len(blocks), axis=0)
+    for number, block in enumerate(blocks.values()):
+        repeated[1 + number :: 1 + len(blocks), block.features] = usual[:, block.features]
+    rows = replace(
+        dataset.subset(np.repeat(index, 1 + len(blocks))), inputs=repeated, cells=None, groups=None
+    )
+    rows = replace(rows, ids=np.arange(len(rows)), files=None)
+    titles, values = columns_and_values(dataset, index)
+    shown = [dict(zip(titles, row, strict=True)) for row in values]
+    names = [[(name, row.get(name, "")) for name in blocks] for row in shown]
+    return _changes(probs(encoder.trainable(rows)), names, suspects)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Where the features of a column lie; of a category there is one for each word."""
+
+    features: slice
+    is_category: bool
+
+
+def _blocks(dataset: NoisyDataset) -> dict[str, _Block]:
+    """By the names of the columns."""
+    if dataset.encoder is None:
+        return {
+            f"feature {number + 1}": _Block(slice(number, number + 1), is_category=False)
+            for number in range(dataset.inputs.shape[1])
+        }
+    blocks, start = {}, 0
+    for column in dataset.encoder.columns:
+        stop = start + len(column.feature_names)
+        blocks[column.name] = _Block(slice(start, stop), bool(column.categories))
+        start = stop
+    return blocks
+
+
+def _usual_rows(dataset: NoisyDataset, blocks: Mapping[str, _Block]) -> np.ndarray:
+    """float [C, D]: of each given label the median of a number, and the most frequent word of a category."""
+    usual = np.zeros((dataset.num_classes, dataset.inputs.shape[1]), np.float32)
+    for label in range(dataset.num_classes):
+        own = np.flatnonzero(dataset.given_labels == label)
+        if not len(own):
+            continue
+        rows = np.asarray(dataset.inputs[own[:: max(1, len(own) // _MOST_TO_KNOW)]])
+        usual[label] = np.median(rows, axis=0)
+        for block in blocks.values():
+            if block.is_category:
+                shares = rows[:, block.features].mean(axis=0)
+                usual[label, block.features] = np.arange(len(shares)) == shares.argmax()
+    return usual
+
+
+def _changes(probs: np.ndarray, names: Sequence[Sequence[Reason]], suspects: Suspects) -> list[list[Reason]]:
+    """The names whose absence lowers the log-odds of the suggestion most; ``probs``: of each row as it is,
+    then without each of its names."""
+    reasons, start = [], 0
+    for rank, some in enumerate(names):
+        here = np.log(np.maximum(probs[start : start + 1 + len(some)].astype(np.float64), 1e-6))
+        start += 1 + len(some)
+        odds = here[:, suspects.suggested_labels[rank]] - here[:, suspects.given_labels[rank]]
+        falls = odds[0] - odds[1:]
+        order = np.argsort(-falls, kind="stable")[:_MOST_REASONS]
+        reasons.append([some[place] for place in order.tolist() if falls[place] > _LEAST])
+    return reasons
