@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import json
 import lzma
+import os
 import warnings
 import zipfile
 from pathlib import Path
@@ -39,8 +41,6 @@ def pictures(tmp_path: Path) -> Path:
     for number in range(3):
         picture(tmp_path / "pictures" / "cat" / f"{number}.png", seed=number)
         picture(tmp_path / "pictures" / "dog" / "deep" / f"{number}.png", seed=10 + number)
-    (tmp_path / "pictures" / "cat" / "notes.txt").write_text("no picture")
-    (tmp_path / "pictures" / ".hidden").mkdir()
     return tmp_path / "pictures"
 
 
@@ -143,12 +143,52 @@ def test_names_that_are_no_utf8_are_readable(pictures: Path) -> None:
     assert new.ids.tolist() == [r"\xe9t\xe90.png", r"\xe9t\xe91.png"]
 
 
-def test_hidden_folders_are_passed_over(pictures: Path) -> None:
-    number = len(load(pictures))
-    (pictures / "cat" / ".ipynb_checkpoints").mkdir()
-    picture(pictures / "cat" / ".ipynb_checkpoints" / "0.png")
-    assert len(load(pictures)) == number
-    assert len(Source(str(pictures)).read(InputEncoder.fit(load(pictures)))) == number
+def test_whatever_is_not_used_is_counted_by_reason(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, secret = InputEncoder.fit(load(pictures)), pictures / "cat" / "secret"
+    for path in ("cat/.ipynb_checkpoints/0.png", "cat/secret/0.png", "more/0.png"):
+        picture((pictures.parent if path.startswith("more") else pictures) / path)
+    for name in ("cat/notes.txt", "cat/.DS_Store", "cat/._0.png", "list.csv"):
+        (pictures / name).write_text("no picture")
+    (pictures / ".git").mkdir()
+    (pictures / "dog" / "more").symlink_to(pictures.parent / "more", target_is_directory=True)
+    (pictures / "dog" / "gone.png").symlink_to(pictures / "nowhere.png")
+    os.mkfifo(pictures / "dog" / "pipe.png")
+    scandir = os.scandir
+
+    def without_permission(path: Any) -> Any:  # which root, who runs the tests somewhere, always has
+        if Path(path) == secret:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", without_permission)
+    for read in (lambda: load(pictures), lambda: Source(str(pictures)).read(encoder)):
+        with pytest.warns(UserWarning, match="not all that lies in .* is used") as warned:
+            assert len(read()) == 6
+        (said,) = (str(one.message).partition("is used: ")[2] for one in warned)
+        assert sorted(said.split("; ")) == [
+            "1 folders that cannot be read, Permission denied (first: cat/secret)",
+            "1 links to folders, which are followed only if they are a class (first: dog/more)",
+            "1 links to nothing (first: dog/gone.png)",
+            "1 pipes or devices, no files (first: dog/pipe.png)",
+            "2 files that are no pictures by their ending (first: cat/notes.txt)",
+            "2 hidden files (first: cat/.DS_Store)",
+            "2 hidden folders (first: .git)",
+        ]
+
+
+def test_a_pipe_is_not_waited_for(pictures: Path, tmp_path: Path) -> None:
+    for name in ("rows.csv", "rows.npz", "rows.parquet"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ValueError, match=f"{name} is a pipe or a device, which is not read"):
+            load(tmp_path / name)
+    (tmp_path / "list.csv").write_text(
+        "".join(
+            f"{line}\n" for line in ("file,label", "pictures/cat/0.png,cat", "pictures/dog/deep/0.png,dog")
+        )
+        + "rows.csv,dog\n/dev/zero,dog\n"
+    )
+    with pytest.warns(UserWarning, match="2 of 4 pictures left out: rows.csv: a pipe or a device, no file"):
+        assert len(load(tmp_path / "list.csv", file="file", min_per_class=1)) == 2
 
 
 def test_class_folders_that_are_links_are_read_for_predictions_too(pictures: Path, tmp_path: Path) -> None:
@@ -258,7 +298,7 @@ def test_photographs_of_a_telephone_are_not_passed_over(pictures: Path) -> None:
 
 def test_pictures_in_no_class_folder_are_counted(pictures: Path) -> None:
     picture(pictures / "loose.png")
-    with pytest.warns(UserWarning, match=r"1 pictures .* lie in no class folder .*\(first: loose\.png\)"):
+    with pytest.warns(UserWarning, match=r"1 pictures that lie in no class folder \(first: loose\.png\)"):
         assert len(load(pictures)) == 6
 
 

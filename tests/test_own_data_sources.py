@@ -136,7 +136,8 @@ def test_a_folder_of_pictures(tmp_path, monkeypatch):
     for name in ("x.png", "y.png"):
         Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "new" / name)
     (tmp_path / "new" / "._x.png").write_bytes(b"a Mac's notes on x.png")
-    tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "p.csv")
+    with pytest.warns(UserWarning, match=r"1 hidden files \(first: \._x\.png\)"):
+        tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "p.csv")
     assert [row["id"] for row in read(tmp_path / "p.csv")] == ["x.png", "y.png"]
     write_table(tmp_path / "t.csv")
     with pytest.raises(ValueError, match=r"t\.csv has no column 'file'; it has .* Say which with file="):

@@ -30,6 +30,7 @@ BELOW_ALL = {
     "locks",
     "markdown",
     "progress",
+    "regular",
 }
 ALLOWED: dict[str, set[str]] = {
     "kernels": set(),

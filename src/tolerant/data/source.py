@@ -13,14 +13,15 @@ from tolerant.data.cards import CARDS
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
-from tolerant.data.readers.folder import SUFFIXES as PICTURES
 from tolerant.data.readers.folder import load_folder, read_folder
 from tolerant.data.readers.listed import load_listed, read_listed
 from tolerant.data.readers.npz import load_npz, read_new_npz
 from tolerant.data.readers.row_files import check_table, read_frame
 from tolerant.data.readers.table import load_table, read_table
 from tolerant.data.readers.texts import load_texts, read_texts
+from tolerant.data.readers.walk import SUFFIXES as PICTURES
 from tolerant.hints import did_you_mean
+from tolerant.regular import check_regular
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ def _find(name: str) -> tuple[Path, str]:
     if not path.exists():
         hint = did_you_mean(name, CARDS) or f"The named ones are {', '.join(CARDS)}"
         raise FileNotFoundError(f"{name!r} is not a data set, file or folder. {hint}")
+    check_regular(path)
     if path.suffix.lower() == ".npz":
         return path, "npz"
     check_table(path)

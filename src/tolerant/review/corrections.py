@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from tolerant.csv_cells import unguard
 from tolerant.files import read_json
 from tolerant.hints import warn_caller
+from tolerant.regular import check_regular
 from tolerant.review.noise_labels import AS_GIVEN, as_given, is_noise, read_noise_npz
 
 DROP = "drop"
@@ -166,6 +167,7 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     [Correction(id='a.png', new_label='cat', given_label=None, decision=None, row_digest=None)]
     """
     path = Path(path)
+    check_regular(path)
     readers = {".json": _json_rows, ".npz": read_noise_npz}
     rows = readers.get(path.suffix.lower(), _csv_rows)(path)
     corrections: list[Correction] = []

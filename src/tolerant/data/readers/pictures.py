@@ -20,6 +20,7 @@ from tolerant.data.read_errors import reason
 from tolerant.extras import extra
 from tolerant.hints import warn_caller
 from tolerant.progress import Bar, progress_bar
+from tolerant.regular import check_regular
 
 # Decoded pictures up to this many bytes are kept in memory; more are decoded when asked for.
 MEMORY_BYTES = 2**31
@@ -145,6 +146,7 @@ def in_threads(work: Callable[[Any], T], items: Sequence[Any], what: str | None 
 def _probe(path: Path) -> tuple[int, int, int] | str:
     """(height, width, channels) from the header of a picture, or why it cannot be read."""
     try:
+        check_regular(path)  # or a pipe would be waited for
         with extra("PIL.Image").open(path) as image:
             width, height = image.size
             if image.getexif().get(_ORIENTATION, 1) >= 5:  # turned by 90 degrees: width and height swap
@@ -226,4 +228,6 @@ def _reason(error: Exception) -> str:
         return "not a picture that Pillow reads"
     if isinstance(error, _Dark):
         return str(error)
+    if "is a pipe or a device" in str(error):
+        return "a pipe or a device, no file"
     return f"damaged ({reason(error)})"
