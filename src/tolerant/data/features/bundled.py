@@ -78,11 +78,15 @@ def _load_lite(card: Card, device: torch.device) -> Extractor:
 
     encoder = PictureEncoder(pooled, device, size=_LITE_SIZE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
     identity = Identity(card.name, metadata.version(card.needs[0]), weights_digest(state), encoder.use)
-    return Extractor(identity, "image", encoder, PictureEncoder.views, 512 if device.type == "cuda" else 64)
+    # 24: the largest of its maps, 29 MB, are below the 32 MB from which glibc gives memory back after each.
+    return Extractor(identity, "image", encoder, PictureEncoder.views, 512 if device.type == "cuda" else 24)
 
 
 def _fused(net: Any) -> Any:
-    """Batch norm folded into the convolutions before it: 1.7 times the pictures a second on a CPU."""
+    """Batch norm and padding folded into the convolutions: 2.5 times the pictures a second on a CPU.
+
+    As layers of its own, padding took a third of the time: 36 maps copied into new memory.
+    """
     fuse = torch.nn.utils.fusion.fuse_conv_bn_eval
     pairs = [(net, "_conv_stem", "_bn0"), (net, "_conv_head", "_bn1")]
     for block in net._blocks:
@@ -94,7 +98,17 @@ def _fused(net: Any) -> Any:
     for part in net.modules():
         if isinstance(part, nn.ReLU6):
             part.inplace = True
+        elif isinstance(getattr(part, "static_padding", None), nn.ZeroPad2d):
+            _fold_padding(part)
     return net
+
+
+def _fold_padding(convolution: Any) -> None:
+    """Before a stride of 2 TensorFlow pads more on the right: as a kernel with zeros on its left does."""
+    left, right, _, _ = convolution.static_padding.padding
+    if left < right:
+        convolution.weight = nn.Parameter(nn.functional.pad(convolution.weight, (1, 0, 1, 0)))
+    convolution.padding, convolution.static_padding = (right, right), nn.Identity()
 
 
 def _load_minilm(card: Card, device: torch.device) -> Extractor:
