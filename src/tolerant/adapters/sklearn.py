@@ -29,6 +29,7 @@ from tolerant.adapters.sklearn_inputs import (
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.member import is_classifier
 from tolerant.own_data.learn import learn
+from tolerant.own_data.pretrained import to_tune
 from tolerant.own_data.settings import Settings
 from tolerant.suspects.ranking import as_numpy
 from tolerant.train.engine.device import pick_device
@@ -89,6 +90,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Pictures and texts (n,) as features of a pretrained extractor: a name that ``tolerant doctor`` lists,
         such as "lite0" or "minilm", on which the default model is linear. "auto" takes a bundled one for
         photographs, where installed. "none", the default: a `fit` does not depend on what else is installed.
+    tune : "none", "head" or "all"
+        Trains the network that `features` names itself on the pictures: its last layer, or all of it. The
+        body's learning rate is a tenth of the last layer's. Best on a GPU.
     folds : int
         `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
         one, each on its share. 0 saves their time (5 folds: four fifths of it all, or more) and misses
@@ -152,6 +156,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         weight_decay: float = 1e-4,
         validation_fraction: float = 0.1,
         features: str = "none",
+        tune: str = "none",
         folds: int = 5,
         class_weight: Any = "auto",
         warm_start: bool = False,
@@ -169,6 +174,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.features = features
+        self.tune = tune
         self.folds = folds
         self.class_weight = class_weight
         self.warm_start = warm_start
@@ -187,7 +193,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         y = as_numpy(y)
         check_no_missing("y", y, "Leave those rows out, as with X[y.notna()]; `predict` labels them.")
         if not go_on:
-            self._extractor = pick_extractor(X, self.features, str(pick_device(self.device)))
+            wanted = self.features if self.tune == "none" else "none"
+            self._extractor = pick_extractor(X, wanted, str(pick_device(self.device)))
         X = self._with_features(X)
         X, y = self._validate(X, y=y, reset=not go_on)
         check_classification_targets(y)
@@ -336,4 +343,5 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         if not isinstance(self.class_weight, str):
             named["class_weight"] = "none"
         pretrained = self._extractor is not None
-        return Settings(**named, standardise=not self._reader.sparse, pretrained=pretrained, seed=seed)
+        settings = Settings(**named, standardise=not self._reader.sparse, pretrained=pretrained, seed=seed)
+        return to_tune(settings, self.features, self.tune)

@@ -61,6 +61,13 @@ Features = Annotated[
         "none, or auto: for photographs a bundled one, where installed."
     ),
 ]
+Tune = Annotated[
+    str,
+    typer.Option(
+        help="Train the network that --features names on the pictures: head (its last layer) or all of it, "
+        "best on a GPU; none: take its features as they are."
+    ),
+]
 Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
 Seed = Annotated[
     int, typer.Option(min=0, help="Seed of the split, the initial weights and the order of rows.")

@@ -56,6 +56,7 @@ def train(
         int | None, typer.Option(help="Default: depends on the number of rows.")
     ] = Settings.epochs,
     features: opt.Features = "auto",
+    tune: opt.Tune = "none",
     folds: opt.Folds = opt.FOLDS,
     data_options: dict[str, Any],
     seed: opt.Seed = Settings.seed,
@@ -74,6 +75,8 @@ def train(
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
     options = dict(locals())  # the arguments, before there are other variables
+    from tolerant.own_data.pretrained import to_tune
+
     _check_loss_options(context, loss, k, epochs, folds)
     rows = opt.make_source(source, data_options)
     settings = Settings(
@@ -86,6 +89,7 @@ def train(
         seed=seed,
         precision=cast("Precision", precision),  # Recipe refuses a word it does not know
     )
+    settings = to_tune(settings, features, tune)
     callbacks = []
     if tensorboard is not None:
         from tolerant.adapters.tensorboard import TensorBoardLog

@@ -13,7 +13,7 @@ import numpy as np
 from tolerant.checks import check_ids
 from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import content_digests, label_digest, row_digests
-from tolerant.own_data.pretrained import NONE, Say, choose_extractor, picture_side
+from tolerant.own_data.pretrained import NONE, Say, choose_extractor
 from tolerant.own_data.settings import Settings
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
 
@@ -42,6 +42,7 @@ class CorrectedRows:
         corrections: Sequence[str | os.PathLike[str]] = (),
         *,
         features: str = NONE,
+        picture_side: int | None = None,
         device: str = "cpu",
         say: Say = lambda line: None,
         with_characters: bool = False,
@@ -49,17 +50,17 @@ class CorrectedRows:
         """Load the rows; ids and corrections that do not fit are refused now, not after hours of training.
 
         ``features``: the name of an extractor, "auto" or "none" (`choose_extractor`).
+        ``picture_side``: how large pictures are wanted, ``at_most`` of `Source.load`.
         ``with_characters``: texts are read as words and as characters, which classifiers take.
         """
-        at_most = picture_side(features)
-        dataset = source.load(at_most=at_most)
+        dataset = source.load(at_most=picture_side)
         check_ids(dataset.ids)
         digest = label_digest(dataset.ids, dataset.given_labels)
         corrected = correct(dataset, corrections)
         dropped = np.flatnonzero(corrected.dropped)
         dataset, corrected = without_dropped(dataset, corrected)
         extractor = choose_extractor(dataset, features, device=device, say=say)
-        fitted = InputEncoder.fit(dataset, extractor, at_most, with_characters=with_characters)
+        fitted = InputEncoder.fit(dataset, extractor, picture_side, with_characters=with_characters)
         return cls(source, dataset, fitted, tuple(corrections), corrected, dropped, digest)
 
     def trainable(self, device: str = "cpu") -> NoisyDataset:

@@ -15,6 +15,7 @@ from tolerant.train.model_state import seeded
 # Of features: linear. A hidden layer agrees no better with the given labels of rows that it has not seen.
 _HEAD: tuple[str, dict[str, Any]] = ("mlp", {"hidden": ()})
 NETWORK = "network"  # the name of whichever suits the rows
+PRETRAINED = "pretrained"  # the name of one that is trained further
 _MANY_PICTURES = 20_000  # from here on a GPU's ResNet-18 is worth its time
 
 

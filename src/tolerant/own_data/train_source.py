@@ -15,8 +15,8 @@ from tolerant.own_data.classifiers.choose import takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import learn
 from tolerant.own_data.learned import Learned
-from tolerant.own_data.network import NETWORK
-from tolerant.own_data.pretrained import AUTO, NONE, Say
+from tolerant.own_data.network import NETWORK, PRETRAINED
+from tolerant.own_data.pretrained import AUTO, NONE, Say, picture_side
 from tolerant.own_data.run_folder import remove_checkpoints, save_run, using
 from tolerant.own_data.settings import Settings
 from tolerant.review.page import MOST_SHOWN
@@ -80,14 +80,17 @@ def _train_source(
     limit: int,
     say: Say,
 ) -> Learned:
-    ranks = current_ranks()
+    ranks, side = current_ranks(), picture_side(features)
+    if settings.model == PRETRAINED:
+        features, side = NONE, picture_side(settings.model_args.get("features", AUTO))
     if features == AUTO and settings.model not in (AUTO, NETWORK):
-        features = NONE  # who names a network means it to see the pictures
+        features, side = NONE, None  # who names a network means it to see the pictures
     place = str(pick_device(device))
     data = CorrectedRows.read(
         source,
         corrections,
         features=features,
+        picture_side=side,
         device=place,
         say=say,
         with_characters=takes_classifiers(settings),

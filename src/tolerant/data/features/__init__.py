@@ -8,7 +8,13 @@ from tolerant.data.features.bundled import BUNDLED
 from tolerant.data.features.cache import cache_root, clear, stored
 from tolerant.data.features.extract import FeatureRows, extract
 from tolerant.data.features.extractor import Extractor, Identity
-from tolerant.data.features.find import default_extractor, list_extractors, load_extractor, load_known
+from tolerant.data.features.find import (
+    default_extractor,
+    list_extractors,
+    load_body,
+    load_extractor,
+    load_known,
+)
 
 __all__ = [
     "BUNDLED",
@@ -20,6 +26,7 @@ __all__ = [
     "default_extractor",
     "extract",
     "list_extractors",
+    "load_body",
     "load_extractor",
     "load_known",
     "stored",

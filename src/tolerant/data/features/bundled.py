@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from tolerant.data.features.extractor import Extractor, Identity, Kind, PictureEncoder, ready, weights_digest
+from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
+from tolerant.data.features.pictures import Body, Frame
 from tolerant.extras import extra
 
 _LITE_SIZE = 112
@@ -37,6 +38,8 @@ class Card:
     """How the path of the weights ends in that distribution."""
     load: Callable[[Card, torch.device], Extractor]
     dim: int
+    body: Callable[[Card], Body] | None = None
+    """Of pictures: the network, to be trained further."""
 
     def missing(self) -> list[str]:
         """What is not installed."""
@@ -64,30 +67,43 @@ def _installed(distribution: str) -> bool:
         return False
 
 
-def _load_lite(card: Card, device: torch.device) -> Extractor:
+class _Pooled(nn.Module):
+    """EfficientNet without its classes: the mean of its last map."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        net._fc = nn.Identity()  # has no gradient, and would be kept with every tuned model
+        net._global_params = net._global_params._replace(drop_connect_rate=0.0)  # random numbers, unseen
+        self.net = net
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.net.extract_features(pixels).mean((2, 3))
+
+
+def _lite_body(card: Card) -> Body:
     """EfficientNet-Lite, at half of the picture size that it was trained with, for a quarter of the time."""
     net = extra("efficientnet_lite_pytorch", install=card.extra).EfficientNet.from_name(
         f"efficientnet-{card.name}"
     )
     state = torch.load(card.path(), map_location="cpu", weights_only=True)
     net.load_state_dict(state)
-    net = ready(_fused(net.eval()), device)
+    frame = Frame(size=_LITE_SIZE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    return Body(card.name, metadata.version(card.needs[0]), _Pooled(net), frame, weights_digest(state))
 
-    def pooled(pixels: torch.Tensor) -> torch.Tensor:
-        return net.extract_features(pixels).mean((2, 3))
 
-    encoder = PictureEncoder(pooled, device, size=_LITE_SIZE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
-    identity = Identity(card.name, metadata.version(card.needs[0]), weights_digest(state), encoder.use)
+def _load_lite(card: Card, device: torch.device) -> Extractor:
+    body = _lite_body(card)
+    _fuse(body.net.eval())
     # 24: the largest of its maps, 29 MB, are below the 32 MB from which glibc gives memory back after each.
-    return Extractor(identity, "image", encoder, PictureEncoder.views, 512 if device.type == "cuda" else 24)
+    return body.extractor(device, 24)
 
 
-def _fused(net: Any) -> Any:
+def _fuse(pooled: Any) -> None:
     """Batch norm and padding folded into the convolutions: 2.5 times the pictures a second on a CPU.
 
     As layers of its own, padding took a third of the time: 36 maps copied into new memory.
     """
-    fuse = torch.nn.utils.fusion.fuse_conv_bn_eval
+    fuse, net = torch.nn.utils.fusion.fuse_conv_bn_eval, pooled.net
     pairs = [(net, "_conv_stem", "_bn0"), (net, "_conv_head", "_bn1")]
     for block in net._blocks:
         pairs += [(block, "_depthwise_conv", "_bn1"), (block, "_project_conv", "_bn2")]
@@ -100,7 +116,6 @@ def _fused(net: Any) -> Any:
             part.inplace = True
         elif isinstance(getattr(part, "static_padding", None), nn.ZeroPad2d):
             _fold_padding(part)
-    return net
 
 
 def _fold_padding(convolution: Any) -> None:
@@ -152,6 +167,7 @@ def _lite(number: int, top_1: float) -> Card:
         ".pth",
         _load_lite,
         1280,
+        _lite_body,
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 Kind = Literal["image", "text"]
 _ROUND = 1  # raised when the same weights are used in another way, so that old features are not taken for new
@@ -73,73 +72,6 @@ class Extractor:
                 f"{self.identity.name} gives numbers that are not finite; its weights are damaged"
             )
         return out
-
-
-class PictureEncoder:
-    """Pictures as a network wants them, and their vectors: of each picture and of its mirror image.
-
-    A picture is squeezed or enlarged to ``size`` x ``size``, with nothing cut off; a grey one gets three
-    equal channels. On a GPU the network runs in bf16.
-    """
-
-    views = 2
-
-    def __init__(
-        self,
-        net: Callable[[Tensor], Any],
-        device: torch.device,
-        *,
-        size: int,
-        mean: Sequence[float],
-        std: Sequence[float],
-        interpolation: str = "bilinear",
-    ) -> None:
-        self.net, self.device, self.size = net, device, size
-        self.interpolation = interpolation if interpolation in ("bilinear", "bicubic") else "bicubic"
-        self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
-
-    @property
-    def use(self) -> str:
-        return f"{self.size} px, {self.interpolation}, mean {self.mean}, std {self.std}, mirrored too"
-
-    def prepare(self, pictures: np.ndarray) -> Tensor:
-        """float32 (n, 3, size, size), normalised."""
-        pixels = torch.from_numpy(np.ascontiguousarray(pictures)).to(self.device)
-        pixels = pixels.permute(0, 3, 1, 2).float()
-        if pixels.shape[1] not in (3, 4):
-            pixels = pixels[:, :1].expand(-1, 3, -1, -1)
-        pixels = pixels[:, :3]
-        if tuple(pixels.shape[2:]) != (self.size, self.size):
-            pixels = F.interpolate(
-                pixels, (self.size, self.size), mode=self.interpolation, align_corners=False, antialias=True
-            ).clamp(0, 255)  # bicubic goes beyond
-        mean, std = (torch.tensor(v, device=self.device)[:, None, None] for v in (self.mean, self.std))
-        return ((pixels / 255 - mean) / std).contiguous(memory_format=torch.channels_last)
-
-    @torch.inference_mode()
-    def __call__(self, pictures: np.ndarray) -> Tensor:
-        pixels = self.prepare(pictures)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            return torch.stack([as_vectors(self.net(view)) for view in (pixels, pixels.flip(3))], 1)
-
-
-def ready(net: Any, device: torch.device) -> Any:
-    """On the device, channels last (1.5 times the pictures a second on a CPU), and never trained."""
-    return net.eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
-
-
-def as_vectors(output: Any) -> Tensor:
-    """What a model returned, as a tensor; of the usual objects the part that is one vector for each row."""
-    if isinstance(output, Tensor):
-        return output
-    for part in ("image_embeds", "text_embeds", "pooler_output"):
-        if isinstance(found := getattr(output, part, None), Tensor):
-            return found.flatten(1) if found.ndim == 4 else found  # a pooled map of 1 x 1
-    if isinstance(found := getattr(output, "last_hidden_state", None), Tensor):
-        return found[:, 0] if found.ndim == 3 else found.mean((2, 3))  # the class token; a map of pixels
-    raise ValueError(
-        f"a model must return one vector for each row, (n, D); this returns {type(output).__name__}"
-    )
 
 
 def weights_digest(weights: nn.Module | dict[str, Tensor]) -> str:

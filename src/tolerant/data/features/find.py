@@ -10,6 +10,7 @@ from tolerant.data.features.bundled import BUNDLED, Card
 from tolerant.data.features.extractor import Extractor, Identity, Kind
 from tolerant.data.features.hubs import HUBS, Hub
 from tolerant.data.features.own_file import load_own_file
+from tolerant.data.features.pictures import Body
 from tolerant.hints import did_you_mean
 
 _WORDS: dict[Kind, str] = {"image": "pictures", "text": "texts"}
@@ -27,20 +28,35 @@ def load_extractor(name: str, kind: Kind, device: torch.device | str = "cpu") ->
     models, torch:PATH for an exported program of one's own. Only that of a source may fetch something.
     """
     device = torch.device(device)
-    source, colon, model = name.partition(":")
-    if not colon:
-        card = BUNDLED.get(name)
-        if card is None:
-            raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kind)}")
-        _check(name, card, kind, (card.kind,))
-        return _load_card(card, device)
-    if source == "torch":
+    source, _, model = name.partition(":")
+    if source == "torch" and model:
         return load_own_file(name, model, kind, device)
-    hub = HUBS.get(source)
-    if hub is None or not model:
+    found = _find(name, kind)
+    if isinstance(found, Hub):
+        return found.load(name, model, kind, device)
+    return _load_card(found, device)
+
+
+def load_body(name: str) -> Body:
+    """The network for pictures with this name, to be trained further."""
+    found = None if name.startswith("torch:") else _find(name, "image")
+    if found is None or found.body is None:
+        known = [each.name for each in BUNDLED.values() if each.body]
+        known += [f"{hub.name}:MODEL" for hub in HUBS.values() if hub.body]
+        raise ValueError(
+            f"{name} gives features and cannot be trained further; these can: {', '.join(known)}"
+        )
+    return found.body(name, name.partition(":")[2]) if isinstance(found, Hub) else found.body(found)
+
+
+def _find(name: str, kind: Kind) -> Card | Hub:
+    """What the name means, if it is installed and for rows of this kind."""
+    source, colon, model = name.partition(":")
+    found = HUBS.get(source) if colon and model else BUNDLED.get(name)
+    if found is None:
         raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kind)}")
-    _check(name, hub, kind, hub.kinds)
-    return hub.load(name, model, kind, device)
+    _check(name, found, kind, found.kinds if isinstance(found, Hub) else (found.kind,))
+    return found
 
 
 @functools.lru_cache(2)  # their weights do not change, and `predict` may be called for few rows at a time

@@ -13,16 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import torch
+from torch import nn
 
-from tolerant.data.features.extractor import (
-    Extractor,
-    Identity,
-    Kind,
-    PictureEncoder,
-    as_vectors,
-    ready,
-    weights_digest,
-)
+from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
+from tolerant.data.features.pictures import Body, Frame, as_vectors
 from tolerant.extras import extra
 from tolerant.files import read_json
 
@@ -41,6 +35,8 @@ class Hub:
     extra: str
     needs: tuple[str, ...]
     load: Callable[[str, str, Kind, torch.device], Extractor]
+    body: Callable[[str, str], Body] | None = None
+    """Of pictures: the network by (name, model), to be trained further."""
 
     def missing(self) -> list[str]:
         def is_missing(name: str) -> bool:
@@ -88,8 +84,8 @@ def _fetched(name: str, load: Callable[[bool], Any]) -> Any:
         ) from error
 
 
-def load_hf(name: str, model: str, kind: Kind, device: torch.device) -> Extractor:
-    """A model of the transformers library, from the hub or a folder."""
+def _transformer(name: str, model: str, kind: Kind) -> tuple[str, Any, Any]:
+    """(where it was found, the model, what prepares its rows) by the transformers library."""
     transformers = extra("transformers", install="transformers")
     if Path(model).expanduser().is_dir():
         model = str(Path(model).expanduser())
@@ -103,12 +99,35 @@ def load_hf(name: str, model: str, kind: Kind, device: torch.device) -> Extracto
         return net, make.from_pretrained(model, **options)
 
     with _no_bars(transformers):
-        net, prepare = _fetched(name, load)
-    net = ready(net, device) if kind == "image" else net.eval().requires_grad_(False).to(device)
-    digest, version = weights_digest(net), f"transformers {transformers.__version__}"
+        return model, *_fetched(name, load)
+
+
+class _ImageFeatures(nn.Module):
+    """The part of a model for pictures and texts that is for pictures."""
+
+    def __init__(self, net: Any, method: str) -> None:
+        super().__init__()
+        self.net, self._method = net, method
+
+    def forward(self, pixels: torch.Tensor) -> Any:
+        return getattr(self.net, self._method)(pixels)
+
+
+def _hf_body(name: str, model: str) -> Body:
+    _, net, processor = _transformer(name, model, "image")
+    digest, version = weights_digest(net), f"transformers {extra('transformers').__version__}"
+    if hasattr(net, "get_image_features"):
+        net = _ImageFeatures(net, "get_image_features")
+    return Body(name, version, net, _processor_frame(processor), digest)
+
+
+def load_hf(name: str, model: str, kind: Kind, device: torch.device) -> Extractor:
+    """A model of the transformers library, from the hub or a folder."""
     if kind == "image":
-        part = net.get_image_features if hasattr(net, "get_image_features") else net
-        return _pictures(name, version, digest, part, device, _processor_options(prepare))
+        return _hf_body(name, model).extractor(device)
+    model, net, prepare = _transformer(name, model, kind)
+    net = net.eval().requires_grad_(False).to(device)
+    digest, version = weights_digest(net), f"transformers {extra('transformers').__version__}"
     pooling, longest = _text_options(model, prepare, net)
 
     @torch.inference_mode()
@@ -140,15 +159,15 @@ def _no_bars(transformers: Any) -> Iterator[None]:
             bars.enable_progress_bar()
 
 
-def _processor_options(processor: Any) -> dict[str, Any]:
+def _processor_frame(processor: Any) -> Frame:
     size = getattr(processor, "crop_size", None) or processor.size
     side = size if isinstance(size, int) else next(iter(dict(size).values()))
-    return {
-        "size": int(side),
-        "mean": getattr(processor, "image_mean", None) or (0.0,) * 3,
-        "std": getattr(processor, "image_std", None) or (1.0,) * 3,
-        "interpolation": "bilinear" if int(getattr(processor, "resample", None) or 3) == 2 else "bicubic",
-    }
+    return Frame(
+        size=int(side),
+        mean=getattr(processor, "image_mean", None) or (0.0,) * 3,
+        std=getattr(processor, "image_std", None) or (1.0,) * 3,
+        interpolation="bilinear" if int(getattr(processor, "resample", None) or 3) == 2 else "bicubic",
+    )
 
 
 def _text_options(model: str, tokenizer: Any, net: Any) -> tuple[str, int]:
@@ -173,15 +192,7 @@ def _text_options(model: str, tokenizer: Any, net: Any) -> tuple[str, int]:
     return pooling, min(longest, int(wanted)) if wanted else longest
 
 
-def _pictures(
-    name: str, version: str, digest: str, net: Any, device: torch.device, options: dict[str, Any]
-) -> Extractor:
-    encoder = PictureEncoder(net, device, **options)
-    identity = Identity(name, version, digest, encoder.use)
-    return Extractor(identity, "image", encoder, PictureEncoder.views, 256 if device.type == "cuda" else 32)
-
-
-def _load_timm(name: str, model: str, kind: Kind, device: torch.device) -> Extractor:
+def _timm_body(name: str, model: str) -> Body:
     timm = extra("timm", install="timm")
     if not model.startswith("local-dir:") and model.partition(".")[0] not in timm.list_models():
         near = timm.list_models(f"*{model.partition('.')[0]}*")[:5]
@@ -193,15 +204,17 @@ def _load_timm(name: str, model: str, kind: Kind, device: torch.device) -> Extra
 
     net = load(True) if model.startswith("local-dir:") else _fetched(name, load)
     config = timm.data.resolve_model_data_config(net)
-    options = {
-        "size": int(config["input_size"][1]),
-        "mean": config["mean"],
-        "std": config["std"],
-        "interpolation": config["interpolation"],
-    }
-    return _pictures(
-        name, f"timm {timm.__version__}", weights_digest(net), ready(net, device), device, options
+    frame = Frame(
+        size=config["input_size"][1],
+        mean=config["mean"],
+        std=config["std"],
+        interpolation=config["interpolation"],
     )
+    return Body(name, f"timm {timm.__version__}", net, frame)
+
+
+def _load_timm(name: str, model: str, kind: Kind, device: torch.device) -> Extractor:
+    return _timm_body(name, model).extractor(device)
 
 
 def _load_open_clip(name: str, model: str, kind: Kind, device: torch.device) -> Extractor:
@@ -233,13 +246,13 @@ def _load_open_clip(name: str, model: str, kind: Kind, device: torch.device) -> 
 
         return Extractor(Identity(name, version, digest, "encode_text"), "text", encode, 1, 64)
     size = config["size"]
-    options = {
-        "size": int(size if isinstance(size, int) else size[0]),
-        "mean": config["mean"],
-        "std": config["std"],
-        "interpolation": config["interpolation"],
-    }
-    return _pictures(name, version, digest, ready(net, device).encode_image, device, options)
+    frame = Frame(
+        size=size if isinstance(size, int) else size[0],
+        mean=config["mean"],
+        std=config["std"],
+        interpolation=config["interpolation"],
+    )
+    return Body(name, version, _ImageFeatures(net, "encode_image"), frame, digest).extractor(device)
 
 
 def _load_st(name: str, model: str, kind: Kind, device: torch.device) -> Extractor:
@@ -273,8 +286,16 @@ def _offline(wanted: bool) -> Iterator[None]:
 HUBS: dict[str, Hub] = {
     hub.name: hub
     for hub in (
-        Hub("timm", ("image",), "timm:resnet50.a1_in1k", "timm", ("timm",), _load_timm),
-        Hub("hf", ("image", "text"), "hf:facebook/dinov2-small", "transformers", ("transformers",), load_hf),
+        Hub("timm", ("image",), "timm:resnet50.a1_in1k", "timm", ("timm",), _load_timm, _timm_body),
+        Hub(
+            "hf",
+            ("image", "text"),
+            "hf:facebook/dinov2-small",
+            "transformers",
+            ("transformers",),
+            load_hf,
+            _hf_body,
+        ),
         Hub("st", ("text",), "st:all-mpnet-base-v2", "st", ("sentence-transformers",), _load_st),
         Hub(
             "open_clip",

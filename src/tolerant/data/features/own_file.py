@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from tolerant.data.features.extractor import Extractor, Identity, Kind, PictureEncoder, weights_digest
+from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
+from tolerant.data.features.pictures import Frame, PictureEncoder
 from tolerant.data.read_errors import READ_ERRORS, reason
 
 
@@ -53,7 +54,7 @@ def load_own_file(name: str, path: str, kind: Kind, device: torch.device) -> Ext
                 f"{reason(error)}. Export it with dynamic_shapes, so that the first dimension is free."
             ) from error
 
-    encoder = PictureEncoder(run, device, size=int(side), mean=(0.0,) * 3, std=(1.0,) * 3)
+    encoder = PictureEncoder(run, Frame(size=int(side), mean=(0.0,) * 3, std=(1.0,) * 3), device)
     digest = weights_digest({**program.state_dict, "graph": _as_tensor(str(program.graph))})
     return Extractor(
         Identity(name, "torch.export", digest, encoder.use), "image", encoder, PictureEncoder.views

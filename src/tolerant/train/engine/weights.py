@@ -53,6 +53,7 @@ class Weights:
         first = next(iter(self.trained.values()))
         # On the device, so that a captured step reads the epoch's rate instead of a constant.
         self.lr = torch.tensor(recipe.lr, dtype=torch.float32, device=first.device)
+        self._scales: Mapping[str, float] = getattr(model, "lr_scales", {})  # of a pretrained one: less
         self._state = _zero_state(self.trained, recipe)
         self._recipe = recipe
         self._parameters = list(model.parameters())
@@ -71,14 +72,16 @@ class Weights:
         ]
         if low:
             torch._foreach_copy_([master for master, _ in low], [copy for _, copy in low])
-        self._update()
-        self.cast_down()
-
-    def _update(self) -> None:
-        # The functions behind torch.optim's classes, whose bookkeeping is 5 % of a small MLP's step.
         # A layer that this step left out stays as it is: its fp32 master still has the last step's gradient.
         pairs = zip(self.trained.items(), self._computing, strict=True)
         named = {n: w for (n, w), parameter in pairs if parameter.grad is not None}
+        for scale in {self._scales.get(name, 1.0) for name in named}:
+            alike = {n: w for n, w in named.items() if self._scales.get(n, 1.0) == scale}
+            self._update(alike, self.lr if scale == 1 else self.lr * scale)
+        self.cast_down()
+
+    def _update(self, named: Mapping[str, Tensor], lr: Tensor) -> None:
+        # The functions behind torch.optim's classes, whose bookkeeping is 5 % of a small MLP's step.
         weights = list(named.values())
         gradients = [w.grad for w in weights if w.grad is not None]
         state = {key: [values[n] for n in named] for key, values in self._state.items()}
@@ -91,7 +94,7 @@ class Weights:
                 fused=True,
                 weight_decay=decay,
                 momentum=self._recipe.momentum,
-                lr=self.lr,  # type: ignore[arg-type]
+                lr=lr,  # type: ignore[arg-type]
                 dampening=0.0,
                 nesterov=False,
                 maximize=False,
@@ -105,11 +108,11 @@ class Weights:
                 [],
                 state["step"],
                 fused=True,
-                capturable=self.lr.is_cuda,
+                capturable=lr.is_cuda,
                 amsgrad=False,
                 beta1=0.9,
                 beta2=0.999,
-                lr=self.lr,
+                lr=lr,
                 weight_decay=decay,
                 eps=1e-8,
                 maximize=False,

@@ -23,6 +23,7 @@ from tolerant.train.model_state import seeded
 from tolerant.train.networks.layers import Flatten, GlobalMean, PenalizedLinear, dropout_of
 from tolerant.train.networks.norm import BatchNorm, NormPool
 from tolerant.train.networks.overlap import Conv2d
+from tolerant.train.networks.pretrained import Pretrained, Tune
 from tolerant.train.networks.resnet import ResNet
 
 Kind = Literal["image", "table"]  # of a data set
@@ -145,6 +146,20 @@ def resnet18(shape: Shape, num_classes: int, dropout: float) -> nn.Module:
 def resnet34(shape: Shape, num_classes: int, dropout: float) -> nn.Module:
     """ResNet-34 in its 32 x 32 form, the paper's for CIFAR: 21.3 M weights."""
     return ResNet((3, 4, 6, 3), shape[0], num_classes, dropout)
+
+
+@_network("pretrained", takes=("image",))
+def pretrained(
+    shape: Shape, num_classes: int, dropout: float, *, features: str = "lite0", tune: Tune = "all"
+) -> nn.Module:
+    """A network that others have trained, with a new last layer, for photographs.
+
+    ``features`` is its name: lite0, timm:MODEL ... ``tune`` is "head", which trains the last layer alone, or
+    "all".
+    """
+    from tolerant.data.features import load_body
+
+    return Pretrained(load_body(features), num_classes, dropout, tune)
 
 
 def input_size(kind: str, shape: tuple[int, ...]) -> dict[str, Any]:
