@@ -2,12 +2,16 @@
 
     python benchmarks/bench_features.py pictures --out results/bench/features.jsonl
     python benchmarks/bench_features.py texts --texts FOLDER --out results/bench/features.jsonl
+    python benchmarks/bench_features.py tune --out results/bench/features.jsonl
 
 pictures: 5,000 rows of CIFAR-10N "worse" (about 40 % of the labels wrong), the same for each seed, and
 2,000 of the test set, whose labels are clean and choose nothing. texts: TREC questions and YouTube
 comments (FOLDER/trec.json, FOLDER/youtube.json) with the labels that keyword rules vote for, with true ones,
 and with 40 % drawn at random. All methods see the same features; "average_precision" is that of the wrong
 labels, ranked by the out-of-fold probability of the given label (for cleanlab its own label quality).
+tune: the network itself is trained (--tune head and all), on 10,000 of the same photographs, beside a linear
+model on its features; "validation_accuracy" is that of the given labels of a tenth of the rows, which choose
+the epoch; the test set is whole. Meant for a GPU.
 "processor_s" is of training and of the features, which are computed anew unless TOLERANT_CACHE names a folder
 that has them; "cached" says so.
 """
@@ -26,7 +30,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from cleanlab.classification import CleanLearning
 from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -40,6 +43,7 @@ from tolerant.data import load
 from tolerant.data.features import extract, load_extractor
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, uniform
+from tolerant.train import pick_device
 
 FOLDS = 5
 TINY_TEXTS = {
@@ -54,16 +58,16 @@ TINY_TEXTS = {
 Rows = tuple[Any, np.ndarray, np.ndarray, Any, np.ndarray]  # inputs, given and true labels; those of the test
 
 
-def photographs(seed: int, *, tiny: bool) -> Rows:
+def photographs(seed: int, *, tiny: bool, num_rows: int = 5000, test_rows: int = 2000) -> Rows:
     if tiny:
         rng = np.random.default_rng(seed)
         images, labels = rng.integers(0, 256, (TINY_ROWS, 32, 32, 3), np.uint8), np.arange(TINY_ROWS) % 10
         return images, rng.permutation(labels), labels, images[:20], labels[:20]
     rows, test = load("cifar10n-worse"), load("cifar10", split="test")
-    index = np.random.default_rng(0).permutation(len(rows))[:5000]
+    index = np.random.default_rng(0).permutation(len(rows))[:num_rows]
     inputs, true = np.asarray(rows.inputs[index]), rows.true_labels
     assert true is not None
-    other = np.random.default_rng(0).permutation(len(test))[:2000]
+    other = np.random.default_rng(0).permutation(len(test))[:test_rows]
     return (
         inputs,
         rows.given_labels[index],
@@ -106,6 +110,8 @@ def accuracy(predicted: np.ndarray, true: np.ndarray) -> float:
 
 def regression(x: Any, rows: Rows, x_test: Any) -> dict[str, Row]:
     """Logistic regression and cleanlab around it, on features or words."""
+    from cleanlab.classification import CleanLearning  # not needed by `tune`
+
     _, given, true, _, test_true = rows
     scaled = [] if hasattr(x, "tocsr") else [StandardScaler()]
     # Of 0.001 to 1 that which agreed best with the given labels out of fold, for the features of pictures.
@@ -135,12 +141,14 @@ def ours(rows: Rows, seed: int, tiny: bool, **options: Any) -> Row:
     inputs, given, true, test, test_true = rows
     start, processor = time.perf_counter(), time.process_time()
     fit: dict[str, Any] = dict(TINY_FIT) if tiny else {"folds": FOLDS}
-    model = NoisyLabelClassifier(random_state=seed, device="cpu", **fit, **options).fit(inputs, given)
+    model = NoisyLabelClassifier(random_state=seed, **{"device": "cpu"} | fit | options).fit(inputs, given)
     low, high = model.noise_rate_interval_
+    chosen = [record["validation_accuracy"] for record in model.history_ if "validation_accuracy" in record]
     return {
         "seconds": round(time.perf_counter() - start, 1),
         "processor_s": round(time.process_time() - processor, 1),
         "test_accuracy": accuracy(model.predict(test), test_true),
+        **({"validation_accuracy": round(max(chosen), 4)} if chosen else {}),
         "average_precision": scores(model.p_y_, given, true),
         "noise_rate": round(float((given != true).mean()), 4),
         "estimated_rate": round(model.noise_rate_, 4),
@@ -177,6 +185,20 @@ def measure(
     return found
 
 
+def tune(
+    seed: int, name: str, tiny: bool, only: str | None, options: dict[str, Any], device: str
+) -> Iterator[Row]:
+    """A linear model on the features, the last layer with augmentation, and all layers."""
+    rows = photographs(seed, tiny=tiny, num_rows=10_000, test_rows=10_000)
+    for method in ("none", "head", "all"):
+        if only in (None, method):
+            own = options if method != "none" else {"folds": options["folds"]}
+            found = ours(rows, seed, tiny, features=name, tune=method, device=device, **own)
+            said = {"data": "cifar10n-worse", "noise": "people", "seed": seed, "rows": len(rows[1])}
+            made = {"hardware": hardware(pick_device(device)), "versions": versions()}
+            yield {**said, "features": name, "method": f"tune {method}", **options, **found, **made}
+
+
 @contextmanager
 def own_cache() -> Iterator[bool]:
     """Whether features were kept before; else they are computed anew, and kept until the end."""
@@ -194,16 +216,28 @@ def own_cache() -> Iterator[bool]:
 def main(words: Sequence[str] | None = None) -> None:
     parser = make_parser(__doc__)
     add_seeds(parser, 3)
-    parser.add_argument("what", choices=("pictures", "texts"))
+    parser.add_argument("what", choices=("pictures", "texts", "tune"))
     parser.add_argument("--texts", type=Path, help="folder of trec.json and youtube.json")
     parser.add_argument("--features", help="default: lite0 for pictures, minilm for texts")
     parser.add_argument("--only", help="this method alone: the others do not depend on the seed of pictures")
+    parser.add_argument("--folds", type=int, default=FOLDS, help="of tune")
+    parser.add_argument("--epochs", type=int, help="of tune")
+    parser.add_argument("--lr", type=float, help="of tune")
+    parser.add_argument("--device", default="auto", help="of tune")
     parser.add_argument("--noise", default="rules,true,uniform-0.4")
     arguments = parser.parse_args(words)
     warnings.simplefilter("ignore")
     tiny = arguments.tiny
     for seed in seeds_of(arguments):
         with own_cache() as cached:
+            if arguments.what == "tune":
+                options = {name: getattr(arguments, name) for name in ("folds", "epochs", "lr")}
+                options = {"folds": TINY_FIT["folds"], "epochs": 1, "lr": None} if tiny else options
+                name, only = arguments.features or "lite0", arguments.only
+                for row in tune(seed, name, tiny, only, options, arguments.device):
+                    append(arguments.out, row)
+                    print(row, flush=True)
+                continue
             if arguments.what == "pictures":
                 rows = photographs(seed, tiny=tiny)
                 todo = [("cifar10n-worse", "people", rows, arguments.features or "lite0")]

@@ -22,6 +22,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     "bench_features": [
         ("pictures", "features.jsonl"),
         ("texts --features wordllama --noise uniform-0.4", "features.jsonl"),
+        ("tune --only head --device cpu", None),
     ],
     "bench_linear": [("", "linear_h200.jsonl")],
     "bench_loss": [("", "loss_cpu.json")],

@@ -95,8 +95,9 @@ def _transformer(name: str, model: str, kind: Kind) -> tuple[str, Any, Any]:
     def load(local_only: bool) -> tuple[Any, Any]:
         options = {"local_files_only": local_only}
         make = transformers.AutoImageProcessor if kind == "image" else transformers.AutoTokenizer
-        net = transformers.AutoModel.from_pretrained(model, use_safetensors=True, **options)
-        return net, make.from_pretrained(model, **options)
+        with _offline(local_only):  # it looks for adapters on the hub in spite of local_files_only
+            net = transformers.AutoModel.from_pretrained(model, use_safetensors=True, **options)
+            return net, make.from_pretrained(model, **options)
 
     with _no_bars(transformers):
         return model, *_fetched(name, load)
@@ -260,7 +261,8 @@ def _load_st(name: str, model: str, kind: Kind, device: torch.device) -> Extract
 
     def load(local_only: bool) -> Any:
         options = {"model_kwargs": {"use_safetensors": True}, "local_files_only": local_only}
-        return library.SentenceTransformer(str(Path(model).expanduser()), device=str(device), **options)
+        with _offline(local_only):
+            return library.SentenceTransformer(str(Path(model).expanduser()), device=str(device), **options)
 
     net = _fetched(name, load)
 
