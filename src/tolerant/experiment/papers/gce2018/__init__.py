@@ -26,9 +26,16 @@ CHOICES = {
         "clear difference (`--change batch_norm_momentum=0.01`)."
     ),
     "pruning": (
-        "Before epochs 40, 50, … of 120 (CIFAR-10, Fashion-MNIST), 80, 90, … of 150 (CIFAR-100), 10, 20, … "
+        "After 40, 50, … of 120 epochs (CIFAR-10, Fashion-MNIST), 80, 90, … of 150 (CIFAR-100), 10, 20, … "
         "of 100 (table 2). The best noisy-validation model so far scores all training rows; those with p_y "
-        "> k stay and train with L_q."
+        "> k stay and train with L_q. A class that would lose all of its rows keeps the one of highest p_y; "
+        "the paper has no such rule."
+    ),
+    "network and inputs": (
+        "Not stated. The ResNets begin with a 3 × 3 convolution and no max-pooling, as is usual for small "
+        "pictures. Pixels are divided by 255 before the mean is subtracted. Fashion-MNIST stays at 28 × 28: "
+        "it is cropped to that size, where the paper's words for CIFAR say 32 × 32. Weight decay acts on all "
+        "weights, those of batch norm and biases included."
     ),
     "selection": "Table 1: the epoch chosen on the noisy validation rows. Table 2: the last epoch.",
     "Adam's default setting (section 4.1)": (
