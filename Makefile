@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One worker a core: the tests are many and small, so a thread each beats many threads on one.
 WORKERS ?= auto
 
-.PHONY: demo test lint types tests docs clean
+.PHONY: demo test lint types tests chaos docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m tolerant demo
@@ -21,6 +21,12 @@ types: $(VENV)/installed
 
 tests: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q
+
+# Minutes of kills, full disks and two trainings in one folder, beside runs that were left alone.
+SEED ?= 0
+TRIALS ?= 100
+chaos: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos.py --seed $(SEED) --trials $(TRIALS)
 
 # Into site/, without the network; site/index.html opens from the disk.
 docs: $(VENV)/installed
