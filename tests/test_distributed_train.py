@@ -244,7 +244,7 @@ def test_running_statistics_are_averaged_over_ranks(monkeypatch):
     norm = nn.BatchNorm1d(2)
     norm.running_mean.fill_(1.0)
     norm.running_var.fill_(5.0)
-    Ranks(0, 2).average_statistics(norm)
+    Ranks(0, 2).average_statistics(norm.buffers())
     assert (norm.running_mean.tolist(), norm.running_var.tolist()) == ([2.0, 2.0], [4.0, 4.0])
     assert norm.num_batches_tracked == 0
 

@@ -25,7 +25,7 @@ from tolerant.train import Recipe
         ({"milestones": (80, 40)}, "milestones must be rising"),
         ({"milestones": (0, 40)}, "milestones must be rising epochs, 1 or more"),
         ({"optimizer": "sdg"}, "optimizer must be one of sgd, adam; got 'sdg'"),
-        ({"augment": "flips"}, "augment must be one of flip-crop, flip, crop, none"),
+        ({"augment": "flips"}, "augment must be one of flip-crop, flip, crop, strong, none"),
         ({"precision": "fp16"}, "precision must be one of auto, fp32, bf16"),
         ({"validation_fraction": 0.0}, "Use select='last'"),
         ({"batch_norm_momentum": 0.0}, "None leaves the model's own"),

@@ -18,8 +18,15 @@ def method_name(spec: Mapping[str, Any]) -> str:
     'forward-estimated'
     >>> method_name({"loss": "truncated-lq", "transition": "none", "prune": None})
     'truncated-lq-direct'
+    >>> method_name({"rounds": [{"loss": "lq"}, {"loss": "cce"}], "loss": "cce", "transition": "none"})
+    'rounds'
     """
+    rounds = spec.get("rounds", [])
+    if len(rounds) > 1:
+        return "rounds"
     name: str = spec["loss"]
+    if rounds:
+        name, spec = rounds[0]["loss"], {**spec, "prune": rounds[0]["prune"]}
     if spec["prune"]:
         name = "truncated-lq" if name == "lq" else f"{name}+pruning"
     elif name == "truncated-lq":
@@ -46,3 +53,12 @@ def protocol_changes(protocol: str) -> str:
     ('epochs=3', '')
     """
     return protocol.partition(" ")[2]
+
+
+def changed_protocol(name: str, protocol: str) -> str:
+    """The protocol ``name`` with the changes that another one has.
+
+    >>> changed_protocol("digits", "custom epochs=3"), changed_protocol("digits", "custom")
+    ('digits epochs=3', 'digits')
+    """
+    return " ".join(filter(None, (name, protocol_changes(protocol))))

@@ -148,6 +148,7 @@ def make_job(
         loss_args=dict(spec.loss_args),
         recipe=spec.recipe,
         prune=spec.prune,
+        rounds=spec.rounds,
         transition=matrices[spec.transition],
         checkpoint=Path(folder),
         checkpoint_every=twelve_a_run(spec.recipe.epochs),

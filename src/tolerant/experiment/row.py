@@ -31,6 +31,8 @@ COLUMNS = (
     "kept_fraction",
     "prune_precision",
     "prune_recall",
+    "relabelled_fraction",
+    "label_accuracy",
 )
 
 

@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 
 from tolerant.experiment.names import method_name
 from tolerant.losses.registry import loss_info
-from tolerant.train import PruneSchedule, Recipe
+from tolerant.train import PruneSchedule, Recipe, Round
 from tolerant.train.engine.recipe import check_keys
+from tolerant.train.rounds.round import check_rounds
 
 # Part of every key. Raise it when the same spec would train to other numbers than before
 # (order of rows, initialisation, schedule, a loss): the stored rows then no longer count as done.
@@ -37,7 +38,7 @@ class RunSpec:
 
     dataset: str
     model: str
-    loss: str
+    loss: str = "cce"
     loss_args: Args = ()
     """Hyper-parameters of the loss, given as a dict; those left out are filled in."""
     model_args: Args = ()
@@ -49,6 +50,9 @@ class RunSpec:
     anchor_percentile: float | None = None
     """Of a class's probabilities, where that estimate reads its row; None: 97, above 33 classes 100."""
     prune: PruneSchedule | None = None
+    rounds: tuple[Round, ...] = ()
+    """A method of several trainings; they have losses, pruning and epochs of their own, and the recipe's
+    epochs are all of theirs."""
     recipe: Recipe = field(default_factory=Recipe)
     protocol: str = "custom"
     """The experiment it belongs to; a changed one names its changes: "gce2018-table1 epochs=2"."""
@@ -58,6 +62,13 @@ class RunSpec:
         object.__setattr__(self, "loss_args", _frozen_args(resolved))
         object.__setattr__(self, "model_args", _frozen_args(self.model_args))
         object.__setattr__(self, "noise_rate", float(self.noise_rate))  # 0 and 0.0: one key
+        if self.rounds:
+            if self.prune is not None or self.loss != "cce":
+                raise ValueError("rounds have a loss and prune of their own: leave those of the spec out.")
+            check_rounds(self.rounds, self.recipe)
+            object.__setattr__(self, "rounds", tuple(self.rounds))
+            total = sum(each.epochs for each in self.rounds)
+            object.__setattr__(self, "recipe", replace(self.recipe, epochs=total))
         if not 0 <= self.noise_rate <= 1:
             raise ValueError(f"noise_rate must be in [0, 1]; got {self.noise_rate!r}.")
         percentile = self.anchor_percentile
@@ -102,8 +113,12 @@ class RunSpec:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        if self.anchor_percentile is None:  # it came later: keys of before stay what they are
+        # They came later: at their defaults keys of before stay what they are.
+        if self.anchor_percentile is None:
             del values["anchor_percentile"]
+        values["rounds"] = [each.to_dict() for each in self.rounds]
+        if not self.rounds:
+            del values["rounds"]
         return {
             **values,
             "loss_args": dict(self.loss_args),
@@ -126,6 +141,7 @@ class RunSpec:
         if values.get("prune") is not None:
             check_keys("prune", values["prune"], PruneSchedule)
             values["prune"] = PruneSchedule(**values["prune"])
+        values["rounds"] = tuple(map(Round.from_dict, values.get("rounds", ())))
         if "recipe" in values:
             values["recipe"] = Recipe.from_dict(values["recipe"])
         return cls(**values)

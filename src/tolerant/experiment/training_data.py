@@ -141,6 +141,7 @@ def _check_job(spec: RunSpec) -> None:
         loss=spec.loss,
         loss_args=dict(spec.loss_args),
         recipe=spec.recipe,
+        rounds=spec.rounds,
         transition=None if spec.transition == "none" else np.eye(2),
     )
     try:

@@ -33,6 +33,8 @@ from tolerant.train.networks import NETWORKS, Network, build
 from tolerant.train.rounds.alternation import Alternation
 from tolerant.train.rounds.guards import MOSTLY_RIGHT, Guards
 from tolerant.train.rounds.pruner import Pruner
+from tolerant.train.rounds.relabel import Relabel
+from tolerant.train.rounds.round import Round
 from tolerant.train.rounds.schedule import PruneSchedule
 
 __all__ = [
@@ -51,6 +53,8 @@ __all__ = [
     "Pruner",
     "Recipe",
     "Record",
+    "Relabel",
+    "Round",
     "Run",
     "TrainResult",
     "build",

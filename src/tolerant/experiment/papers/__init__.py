@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
+from tolerant.experiment.names import changed_protocol
 from tolerant.hints import did_you_mean
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ class Paper:
         return experiment.protocol or f"{self.name}-{experiment.name}"
 
     def specs(self, experiment: Experiment, seeds: Iterable[int] = (0,)) -> list[RunSpec]:
-        """The runs of an experiment."""
+        """The runs of an experiment; one that a grid has changed (an ablation) names that in its protocol."""
         grids = import_module(f"{self.package}.grids")
         make = getattr(grids, experiment.name.replace("-", "_"))
-        return [replace(spec, protocol=self.protocol(experiment)) for spec in make(seeds)]
+        protocol = self.protocol(experiment)
+        return [replace(spec, protocol=changed_protocol(protocol, spec.protocol)) for spec in make(seeds)]
 
     def compute(self, name: str) -> str:
         """The text of what is computed and not run."""

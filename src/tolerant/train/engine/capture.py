@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.train.engine.device_rows import Rows
+from tolerant.train.engine.mixup import blend, one_hot
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.engine.weights import Weights
 from tolerant.train.model_state import clone, copy_into, seeded
+from tolerant.train.networks.committee import Committee
 from tolerant.train.networks.overlap import Overlap
 
 _WARM_UP = 3  # steps before a capture: algorithms chosen, kernels compiled, workspaces allocated
@@ -40,6 +42,7 @@ class Stepper:
         rows: Rows,
         recipe: Recipe,
         *,
+        num_classes: int,
         bf16: bool,
         weighted: bool,
         foreign: bool,
@@ -50,6 +53,10 @@ class Stepper:
         self.weights = Weights(model, recipe, bf16=bf16)
         self.bf16 = bf16
         self.batch_size = recipe.batch_size
+        self.labels = rows.labels
+        """int64 [N]: what rows are trained under."""
+        self.num_classes = num_classes
+        self.networks = len(model) if isinstance(model, Committee) else 1
         self.order = torch.arange(len(rows), device=rows.index_device)
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -120,7 +127,16 @@ class Stepper:
         self.weights.zero_grad()
         whole, index = len(index), self.ranks.share(index)
         inputs = self.rows.batch(index, read)
+        share = self.rows.draws["share"][index].to(self.device) if self.recipe.mixup else None
         index = index.to(self.device)
+        labels = self.labels.index_select(0, index)
+        weight = None if self.sample_weight is None else self.sample_weight[index]
+        if share is not None:
+            inputs, labels = blend(inputs, share), blend(one_hot(labels, self.num_classes), share)
+            weight = None if weight is None else blend(weight, share)
+        if self.networks > 1:  # each one's logits of all rows, one after the other
+            labels = labels.repeat(self.networks, *[1] * (labels.ndim - 1))
+            weight = None if weight is None else weight.repeat(self.networks)
         with self._overlap():
             if self.bf16:
                 with autocast(self.device, True):
@@ -128,9 +144,9 @@ class Stepper:
             else:
                 logits = net(inputs)
             # fp32: a loss from outside may not upcast, and bf16 holds no p_y between 0.996 and 1.
-            loss = self.loss(as_logits(logits), self.rows.labels.index_select(0, index))
-            if self.sample_weight is not None:
-                loss = (loss * self.sample_weight[index]).mean()
+            loss = self.loss(as_logits(logits), labels)
+            if weight is not None:
+                loss = (loss * weight).mean()
             if self.ranks.size > 1:
                 loss = loss * self.ranks.fraction(whole)
             loss.backward()
@@ -142,7 +158,7 @@ class Stepper:
     def end(self) -> None:
         """The epoch is over: combine what each rank has of its own."""
         self.ranks.total_([self.loss_sum])
-        self.ranks.average_statistics(self.model)
+        self.ranks.average_statistics(self.weights.statistics())
 
     def _advance(self) -> None:
         self._train_on(self.order.index_select(0, self.position + self._offsets), self._net)

@@ -12,9 +12,13 @@ from torch import Tensor
 from tolerant.data.augment import augment, draw
 from tolerant.data.batches import Batches
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.distort import distort, draw_distortion
 from tolerant.data.standardise import Preprocess
+from tolerant.train.engine.mixup import draw_shares
 from tolerant.train.engine.ranks import Ranks, current_ranks
 from tolerant.train.engine.recipe import Recipe
+
+_WORDS = {"flip": "flip", "shift": "crop"}  # of a recipe's augment, by draw
 
 
 class Rows:
@@ -38,7 +42,7 @@ class Rows:
         if sample_weight is not None:  # of mean 1, so that it changes no learning rate
             of_mean_1 = (sample_weight / np.mean(sample_weight)).astype(np.float32)
             self.sample_weight = torch.from_numpy(of_mean_1).to(device)
-        self.device, self.kind = device, preprocess.kind
+        self.device, self.kind, self.num_classes = device, preprocess.kind, dataset.num_classes
         self.pixels = math.prod(preprocess.mean.shape[:2]) if self.kind == "image" else 1
         self.dtype = torch.bfloat16 if bf16 else torch.float32
         self.labels = torch.from_numpy(np.ascontiguousarray(labels)).to(device)
@@ -61,14 +65,23 @@ class Rows:
         return self._resident is not None
 
     def make_draws(self, recipe: Recipe) -> None:
-        """Room for the epoch's flips and shifts, one for each row: pruning a row changes no other's."""
-        if self.kind == "image" and recipe.augment != "none":
-            draws = _draw(len(self), recipe, torch.Generator())
-            self.draws = {name: d.to(self.index_device) for name, d in draws.items()}
+        """Room for an epoch's draws, one for each row: pruning a row changes no other's."""
+        draws = self.draw(recipe, torch.Generator())
+        self.draws = {name: d.to(self.index_device) for name, d in draws.items()}
 
-    def draw_augmentation(self, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
-        """An epoch's flips and shifts for every row, on the host; none where `make_draws` made no room."""
-        return _draw(len(self), recipe, generator) if self.draws else {}
+    def draw(self, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
+        """An epoch's augmentation and shares of mixup for every row, drawn on the host: the same on every
+        device."""
+        draws: dict[str, Tensor] = {}
+        if self.kind == "image" and recipe.augment == "strong":
+            draws = draw_distortion(len(self), generator)
+        elif self.kind == "image" and recipe.augment != "none":
+            flip, shift = draw(len(self), generator)  # always both: shifts stay the same without flips
+            drawn = {"flip": flip, "shift": shift}
+            draws = {name: drawn[name] for name, word in _WORDS.items() if word in recipe.augment}
+        if recipe.mixup:
+            draws["share"] = draw_shares(len(self), recipe.mixup, generator)
+        return draws
 
     def batch(self, index: Tensor, read: Tensor | None) -> Tensor:
         """Training inputs of the rows ``index``, augmented; ``read``: from `read_ahead`."""
@@ -101,26 +114,14 @@ class Rows:
         """(B, C, H, W) channels-last, or (B, D)."""
         if self.kind != "image":
             return self._scaled(raw) if self._resident is None else raw
-        on_device = {name: d.to(self.device) for name, d in draws.items()}
-        return augment(
-            raw,
-            flip=on_device.get("flip"),
-            shift=on_device.get("shift"),
-            mean=self._mean,
-            scale=self._image_scale,
-            dtype=self.dtype,
-        )
+        drawn = {name: d.to(self.device) for name, d in draws.items()}
+        flip, shift = drawn.get("flip"), drawn.get("shift")
+        dtype = torch.float32 if "affine" in drawn else self.dtype
+        x = augment(raw, flip=flip, shift=shift, mean=self._mean, scale=self._image_scale, dtype=dtype)
+        if "affine" in drawn:
+            x = distort(x, affine=drawn["affine"], colour=drawn["colour"], cover=drawn["cover"])
+            x = x.to(self.dtype, memory_format=torch.channels_last)
+        return x
 
     def _scaled(self, raw: Tensor) -> Tensor:
         return (raw * self._scale - self._mean).to(self.dtype)
-
-
-def _draw(num_rows: int, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
-    """Flips and shifts for every row, drawn on the CPU: the same on every device."""
-    flip, shift = draw(num_rows, generator)  # always both: shifts stay the same without flips
-    draws = {}
-    if "flip" in recipe.augment:
-        draws["flip"] = flip
-    if "crop" in recipe.augment:
-        draws["shift"] = shift
-    return draws

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from tolerant.extras import extra
 
 if TYPE_CHECKING:
+    from tolerant.train.engine.chain import Chain
     from tolerant.train.engine.job import Record
     from tolerant.train.engine.loop import Run
 
@@ -48,22 +49,22 @@ class Display:
             with suppress(OSError):
                 self._bars.stop()
 
-    def start(self, index: int, run: Run) -> None:
+    def start(self, index: int, run: Run | Chain) -> None:
         with suppress(OSError):
             self._start(index, run)
 
-    def tick(self, index: int, run: Run) -> None:
+    def tick(self, index: int, run: Run | Chain) -> None:
         """Called after every step: shows what is new, ten times a second at most."""
         with suppress(OSError):
             self._tick(index, run)
 
-    def end(self, index: int, run: Run) -> None:
+    def end(self, index: int, run: Run | Chain) -> None:
         with suppress(OSError):
             self._tick(index, run)
             if self._bars is not None:
                 self._bars.update(self._tasks[index], completed=run.recipe.epochs)
 
-    def _start(self, index: int, run: Run) -> None:
+    def _start(self, index: int, run: Run | Chain) -> None:
         self._shown[index] = len(run.history)
         self._next_line[index] = time.monotonic() + _LINE_S
         if self._bars is not None:
@@ -72,7 +73,7 @@ class Display:
         elif run.history and self.mode != "quiet":
             print(_prefix(run) + f"going on after epoch {len(run.history)}", file=sys.stderr)
 
-    def _tick(self, index: int, run: Run) -> None:
+    def _tick(self, index: int, run: Run | Chain) -> None:
         new = len(run.history) > self._shown[index]
         if self._bars is not None:
             now = time.monotonic()
@@ -110,19 +111,20 @@ def describe(record: Record, *, short: bool = False) -> str:
         ("validation_accuracy", "val" if short else "validation"),
         ("test_accuracy", "test"),
         ("kept_fraction", "kept"),
+        ("relabelled_fraction", "relabelled"),
     ):
         if record.get(key) is not None:
             parts.append(f"{word} {100 * record[key]:.{1 if short else 2}f}%")
     return "  ".join([*parts, f"{record['images_per_s']:,.0f}{'/s' if short else ' rows/s'}"])
 
 
-def _print_epoch(run: Run, record: Record) -> None:
+def _print_epoch(run: Run | Chain, record: Record) -> None:
     total = run.recipe.epochs
     text = f"epoch {record['epoch'] + 1:>{len(str(total))}}/{total}  {describe(record)}"
     print(_prefix(run) + text, file=sys.stderr, flush=True)
 
 
-def _prefix(run: Run) -> str:
+def _prefix(run: Run | Chain) -> str:
     return f"{run.job.name}: " if run.job.name else ""
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from tolerant.train.engine.chain import Chain
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.display import Display, ProgressMode
 from tolerant.train.engine.job import Job
@@ -102,7 +103,7 @@ class _Runs:
         # Side by side, ranks would exchange gradients in the order in which each one's device is ready.
         self._most = fleet.side_by_side if self._one_process else 1
         self._waiting, self._index = iter(jobs), count()  # enumerate would keep the last job and its data
-        self.active: dict[int, tuple[Run, Iterator[bool]]] = {}
+        self.active: dict[int, tuple[Run | Chain, Iterator[bool]]] = {}
         self.ended: dict[int, TrainResult | Exception] = {}
         self.failed: list[Exception] = []
         """Errors whose tracebacks still hold memory that the other runs could use."""
@@ -119,7 +120,8 @@ class _Runs:
                 return
             _let_go(self.failed, self._fleet.device)
             try:
-                run = Run(job, self._fleet.device, graph=self._fleet.graph)
+                make = Chain if job.rounds else Run
+                run = make(job, self._fleet.device, graph=self._fleet.graph)
             except Exception as error:
                 self._fail(index, error)
                 continue
@@ -173,7 +175,7 @@ def _let_go(failed: list[Exception], device: torch.device) -> None:
             traceback.clear_frames(None if each is None else each.__traceback__)
 
 
-def _stream(run: Run) -> AbstractContextManager[Any]:
+def _stream(run: Run | Chain) -> AbstractContextManager[Any]:
     stream = run.stepper.stream
     return nullcontext() if stream is None else torch.cuda.stream(stream)
 

@@ -6,7 +6,8 @@ import copy
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,10 @@ from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.networks import build, input_size
+from tolerant.train.networks.committee import Committee
 from tolerant.train.rounds.guards import Guards
+from tolerant.train.rounds.relabel import Relabel
+from tolerant.train.rounds.round import Round, check_rounds
 from tolerant.train.rounds.schedule import PruneSchedule
 
 if TYPE_CHECKING:
@@ -41,9 +45,24 @@ class Callback:
         """Training is over."""
 
 
+@dataclass(frozen=True, eq=False)
+class Before:
+    """What a round is left by the one before it."""
+
+    number: int
+    """Of the round, the first being 0."""
+    probs: Tensor
+    """float32 (N, C): what the model before says of the training rows."""
+    weights: Mapping[str, Tensor]
+    """Of that model."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """One run: data, model, loss, recipe. ``train`` documents the fields."""
+    """One run: data, model, loss, recipe. ``train`` documents the fields.
+
+    With ``rounds`` it is several trainings, one after the other; `of_round` is the job of each.
+    """
 
     dataset: NoisyDataset
     model: str | nn.Module
@@ -52,6 +71,15 @@ class Job:
     prune: PruneSchedule | None = None
     guards: Guards | None = None
     """How much a round may prune; None is the paper's."""
+    rounds: tuple[Round, ...] = ()
+    """They have epochs, loss, prune and more of their own, in the place of this job's."""
+    relabel: Relabel | None = None
+    networks: int = 1
+    before: Before | None = None
+    """The round before; None in the first one."""
+    fresh: bool = True
+    trusted: np.ndarray | None = None
+    """bool, by row: the label was checked by somebody, and is never changed or left out by `relabel`."""
     transition: np.ndarray | Tensor | None = None
     validation: NoisyDataset | None = None
     test: NoisyDataset | None = None
@@ -70,8 +98,40 @@ class Job:
         fraction, seed = self.recipe.validation_fraction, self.recipe.seed
         return split_validation(len(self.dataset), fraction, seed, self.dataset.groups)
 
+    def of_round(self, number: int, before: Before | None) -> Job:
+        """The job of one of the rounds."""
+        this = self.rounds[number]
+        name = f"{self.name}, round {number + 1}" if self.name else f"round {number + 1}"
+        return replace(
+            self,
+            rounds=(),
+            loss=this.loss,
+            loss_args=dict(this.loss_args),
+            recipe=this.recipe(self.recipe),
+            prune=this.prune,
+            relabel=this.relabel,
+            networks=this.networks,
+            before=before,
+            fresh=this.fresh,
+            checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / f"round-{number + 1}",
+            callbacks=(),
+            name=name,
+        )
+
     def check(self, train_index: np.ndarray) -> None:
         """Refuse what cannot be trained, saying why and what to do."""
+        if self.rounds:
+            check_rounds(self.rounds, self.recipe)
+            for number in range(len(self.rounds)):
+                self.of_round(number, None).check(train_index)
+            return
+        if self.networks > 1 and isinstance(self.model, nn.Module):
+            raise ValueError(
+                f"networks must be 1 for a module of one's own, of which all copies are alike; got "
+                f"{self.networks}. Use the name of a network."
+            )
+        if self.recipe.mixup:
+            _check_soft(self.build_loss(), self.dataset.num_classes)
         if self.dataset.kind == "text":
             raise ValueError(
                 "dataset holds text, which these models cannot read. Turn it into features (a "
@@ -114,17 +174,35 @@ class Job:
                 f"got {theirs[0]} rows of shape {theirs[1]}."
             )
 
+    def seed_of(self, *numbers: int) -> list[int]:
+        """What to draw from: the recipe's seed, the numbers, and the round where it is not the first."""
+        return [self.recipe.seed, *numbers, *([] if self.before is None else [self.before.number])]
+
     def build_model(self) -> nn.Module:
-        """The named network, or a copy of the one given, with the recipe's batch-norm momentum."""
-        model = _copy(self.model) if isinstance(self.model, nn.Module) else self._named_model(self.model)
+        """The named network, or a copy of the one given, with the recipe's batch-norm momentum.
+
+        Several are a `Committee`, each with weights of its own seed; copies of a given one differ by nothing.
+        """
+        if isinstance(self.model, nn.Module):
+            model = _copy(self.model)
+        elif self.networks == 1:
+            model = self._named_model(self.model, self._seed_of_network(0))
+        else:
+            seeds = map(self._seed_of_network, range(self.networks))
+            model = Committee(self._named_model(self.model, seed) for seed in seeds)
         if self.recipe.batch_norm_momentum is not None:
             for module in model.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
                     module.momentum = self.recipe.batch_norm_momentum
         return model
 
-    def _named_model(self, name: str) -> nn.Module:
-        by_recipe: dict[str, Any] = {"dropout": self.recipe.dropout, "seed": self.recipe.seed}
+    def _seed_of_network(self, number: int) -> int:
+        if self.before is None and number == 0:
+            return self.recipe.seed
+        return int(np.random.SeedSequence(self.seed_of(number)).generate_state(1)[0])
+
+    def _named_model(self, name: str, seed: int) -> nn.Module:
+        by_recipe: dict[str, Any] = {"dropout": self.recipe.dropout, "seed": seed}
         size = input_size(self.dataset.kind, tuple(self.dataset.inputs.shape[1:]))
         by_data = ("num_classes", "in_channels", "image_size", "num_features")
         for option in (option for option in (*by_recipe, *by_data) if option in self.model_args):
@@ -164,6 +242,14 @@ class Job:
         rare: dict[str, Any] = {}
         if self.validation is not None:
             rare["validation"] = _digest(self.validation.given_labels)
+        if self.relabel is not None:
+            rare["relabel"] = asdict(self.relabel)
+        if self.networks > 1:
+            rare["networks"] = self.networks
+        if self.before is not None:
+            rare["round"] = self.before.number
+        if self.trusted is not None:
+            rare["trusted"] = _digest(np.asarray(self.trusted))
         if self.dataset.groups is not None:
             rare["groups"] = _digest(self.dataset.groups)
         held = {n: t for n, t in loss.state_dict().items() if n != "transition" or self.transition is None}
@@ -209,6 +295,18 @@ def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) ->
             "sample_weight is 0 for every validation row: no epoch could be chosen by them. Pass validation "
             "rows of your own, or leave rows of weight 0 out of dataset."
         )
+
+
+def _check_soft(loss: nn.Module, num_classes: int) -> None:
+    """Blended rows have a share of each label."""
+    logits = torch.zeros(2, num_classes)
+    try:
+        loss(logits, torch.full_like(logits, 1 / num_classes))
+    except Exception as error:
+        raise ValueError(
+            f"mixup needs a loss that takes probabilities of classes as labels; {type(loss).__name__} does "
+            f"not: {error}. Use one of tolerant's, or mixup=0."
+        ) from error
 
 
 def _digest(array: np.ndarray) -> str:

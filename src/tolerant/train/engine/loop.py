@@ -15,19 +15,23 @@ from torch import Tensor
 
 from tolerant.train.engine.checkpoint import Checkpoints
 from tolerant.train.engine.device import Arriving, Clock, keep_freed_memory, use_bf16
-from tolerant.train.engine.evaluate import score
+from tolerant.train.engine.evaluate import mirrors, probabilities, score
 from tolerant.train.engine.job import Job, Record
 from tolerant.train.engine.measure import measure
-from tolerant.train.engine.prepare import load_splits, make_alternation, make_stepper
+from tolerant.train.engine.prepare import Splits, load_splits, make_alternation, make_stepper, make_teacher
 from tolerant.train.engine.ranks import current_ranks
 from tolerant.train.engine.result import TrainResult, make_result
 from tolerant.train.engine.resume import resume, save
+from tolerant.train.rounds.relabel import Teacher
 
 
 class Run:
     """A job on a device. ``for busy in run.go(): ...`` trains it; ``run.result`` is its result."""
 
-    def __init__(self, job: Job, device: torch.device, *, graph: bool | None = None) -> None:
+    def __init__(
+        self, job: Job, device: torch.device, *, graph: bool | None = None, splits: Splits | None = None
+    ) -> None:
+        """``splits``: the rows of the same data, if a run before this one has them."""
         self.job, self.recipe, self.device = job, job.recipe, device
         self.train_index, self.validation_index = job.split()
         job.check(self.train_index)
@@ -40,11 +44,19 @@ class Run:
                 keep_freed_memory()
             bf16 = use_bf16(self.recipe.precision, device)
             self.loss = loss.to(device)
-            self.splits = load_splits(job, self.train_index, self.validation_index, device, bf16=bf16)
+            if splits is None:
+                splits = load_splits(job, self.train_index, self.validation_index, device, bf16=bf16)
+            self.splits = splits
             self.rows = self.splits.train
+            self.rows.make_draws(job.recipe)
             self.stepper = make_stepper(job, self.rows, self.loss, bf16=bf16, graph=graph)
             self.weights = self.stepper.weights
             self.alternation = make_alternation(job, self.splits)
+            self.teacher = make_teacher(job, self.splits, self.train_index)
+            if self.teacher is not None:
+                self.stepper.labels = self.teacher.labels
+            if job.before is not None and not job.fresh:
+                self.weights.load(job.before.weights)
             self.pruned_at = np.full(len(self.rows), -1)
             self.epoch = self.step = 0
             self.loss_sum = self.time_s = 0.0
@@ -78,10 +90,13 @@ class Run:
             callback.on_end(self.job, self.result)
 
     def _epoch(self) -> Iterator[bool]:
-        """One epoch: score and prune, order, step, measure, choose, save."""
+        """One epoch: score, prune and relabel, order, step, measure, choose, save."""
         clock, stepper = Clock(self.device), self.stepper
-        if self.step == 0 and self.alternation.due(self.epoch):  # resumed in its middle, it has been decided
-            yield from self._prune()
+        if self.step == 0:  # resumed in its middle, it has been decided
+            if self.alternation.due(self.epoch):
+                yield from self._prune()
+            if self.teacher is not None and self.teacher.due(self.epoch):
+                yield from self._relabel(self.teacher)
 
         order, draws, seed = self.draw_epoch()
         self._weigh_rows()
@@ -93,7 +108,7 @@ class Run:
         while stepper.steps_done < stepper.num_steps:
             if self.stop_requested:
                 self._stop()
-            if self.recipe.lr_step_decay:
+            if self.recipe.lr_moves:
                 self.weights.lr.fill_(self.lr_at(stepper.steps_done))
             stepper.step()
             yield True
@@ -103,7 +118,7 @@ class Run:
         record = yield from measure(self, clock, num_trained=len(order))
         if self.splits.validation is not None:
             accuracy, loss = record["validation_accuracy"], record["validation_loss"]
-            self.alternation.observe(self.epoch, accuracy, self.weights.tensors(), loss=loss)
+            self.alternation.observe(self.epoch, accuracy, self.weights.judging(), loss=loss)
 
         self.history.append(record)
         self.epoch, self.step = self.epoch + 1, 0
@@ -123,23 +138,51 @@ class Run:
         self.pruned_at[kept] = -1
         self.pruned_at[~kept & (self.pruned_at < 0)] = self.epoch
 
+    def _relabel(self, teacher: Teacher) -> Iterator[bool]:
+        """The model so far, in the first epochs that of the round before, says what each row trains under."""
+        if self.job.before is not None and self.epoch < teacher.relabel.start_epoch:
+            teacher.decide(self.job.before.probs)
+        else:
+            with self.weights.judged():
+                teacher.decide(self.probabilities())
+        yield True
+        yield from teacher.arrive()
+        kept = teacher.kept.numpy()
+        self.pruned_at[kept] = -1
+        self.pruned_at[~kept & (self.pruned_at < 0)] = self.epoch
+
+    def probabilities(self) -> Tensor:
+        """float32 (N, C): what the model, as it is now, says of the training rows."""
+        model, bf16 = self.stepper.model, self.stepper.bf16
+        return probabilities(model, self.rows, bf16=bf16, mirrored=mirrors(self.recipe))
+
+    @property
+    def kept(self) -> Tensor:
+        """bool [N], on the host: the rows that train."""
+        if self.teacher is not None:
+            return self.teacher.kept
+        if self.alternation.pruner is not None:
+            return self.alternation.kept
+        return torch.ones(len(self.rows), dtype=torch.bool)
+
     def draw_epoch(self) -> tuple[Tensor, dict[str, Tensor], int]:
         """The epoch's order, draws and seed of its steps, from the recipe's seed and the epoch alone.
 
         All rows are ordered and drawn for, then the pruned ones left out: neither the order nor the
         augmentation of the others changes.
         """
-        state = np.random.SeedSequence([self.recipe.seed, self.epoch]).generate_state(2)
+        state = np.random.SeedSequence(self.job.seed_of(self.epoch)).generate_state(2)
         generator = torch.Generator().manual_seed(int(state[0]))
         order = torch.randperm(len(self.rows), generator=generator, device="cpu")
-        draws = self.rows.draw_augmentation(self.recipe, generator)
-        if self.alternation.pruner is not None and self.recipe.prune_by == "filter":
-            order = order[self.alternation.kept[order]]
+        draws = self.rows.draw(self.recipe, generator)
+        if self.recipe.prune_by == "filter":
+            order = order[self.kept[order]]
         return order, draws, int(state[1])
 
     def lr_at(self, step: int) -> float:
         """The learning rate of a step of this epoch."""
-        return self.recipe.lr_at(self.epoch, sum(record.get("steps", 0) for record in self.history) + step)
+        before = sum(record.get("steps", 0) for record in self.history)
+        return self.recipe.lr_at(self.epoch, step / max(self.stepper.num_steps, 1), before + step)
 
     def _weigh_rows(self) -> None:
         """How much each row counts in this epoch: its sample weight, or 0 where it is pruned by weight."""
@@ -147,8 +190,8 @@ class Run:
             return
         own = self.rows.sample_weight
         weight = torch.ones_like(self.stepper.sample_weight) if own is None else own
-        if self.alternation.pruner is not None and self.recipe.prune_by == "weight":
-            weight = weight * self.alternation.kept.to(self.device)
+        if self.recipe.prune_by == "weight":
+            weight = weight * self.kept.to(self.device)
         self.stepper.sample_weight.copy_(weight)
 
     def _stop(self) -> None:

@@ -26,11 +26,17 @@ class DivergedError(ArithmeticError):
 def measure(run: Run, clock: Clock, *, num_trained: int) -> Generator[bool, None, Record]:
     """The record of the epoch that has just been trained, on ``num_trained`` rows."""
     lr, every = run.lr_at(0), run.recipe.score_every
-    numbers = yield from _numbers(run, num_trained, with_p_y=bool(every and (run.epoch + 1) % every == 0))
+    with run.weights.judged():
+        numbers = yield from _numbers(run, num_trained, with_p_y=bool(every and (run.epoch + 1) % every == 0))
     _refuse_divergence(run, numbers, lr)
     del numbers["weight_norm"]
-    if run.alternation.pruner is not None:
-        numbers.update(pruning_record(run.alternation.kept.numpy(), run.splits.wrong))
+    if run.alternation.pruner is not None or run.teacher is not None:
+        numbers.update(pruning_record(run.kept.numpy(), run.splits.wrong))
+    if run.teacher is not None:
+        numbers["relabelled_fraction"] = run.teacher.relabelled_fraction
+        if run.splits.true_labels is not None:
+            right = run.teacher.labels_on_host.numpy() == run.splits.true_labels
+            numbers["label_accuracy"] = float(right[run.kept.numpy()].mean())
     trained_now = num_trained - run.step * run.recipe.batch_size  # the others before it was resumed
     run.time_s += clock.total_s()
     return {

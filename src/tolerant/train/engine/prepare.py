@@ -17,6 +17,7 @@ from tolerant.train.engine.capture import Stepper
 from tolerant.train.engine.device_rows import Rows
 from tolerant.train.engine.job import Job
 from tolerant.train.rounds.alternation import Alternation
+from tolerant.train.rounds.relabel import Teacher
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +30,13 @@ class Splits:
     test: Rows | None
     given_labels: np.ndarray
     """Of the training rows."""
-    wrong: np.ndarray | None
-    """bool, by training row: the given label is not the true one; None where that is not known."""
+    true_labels: np.ndarray | None
+    """Of the training rows, where they are known."""
+
+    @property
+    def wrong(self) -> np.ndarray | None:
+        """bool, by training row: the given label is not the true one; None where that is not known."""
+        return None if self.true_labels is None else self.given_labels != self.true_labels
 
 
 def load_splits(
@@ -47,7 +53,6 @@ def load_splits(
         return Rows(dataset, labels, preprocess, device, bf16=bf16, sample_weight=sample_weight)
 
     train = rows(train_set, train_set.given_labels, train_index)
-    train.make_draws(job.recipe)
     validation = test = None
     if held_out is not None:
         own = None if job.validation is not None else validation_index
@@ -55,19 +60,20 @@ def load_splits(
     if job.test is not None:
         clean = job.test.true_labels
         test = rows(job.test, job.test.given_labels if clean is None else clean)
-    given, true = train_set.given_labels, train_set.true_labels
-    return Splits(preprocess, train, validation, test, given, None if true is None else given != true)
+    return Splits(preprocess, train, validation, test, train_set.given_labels, train_set.true_labels)
 
 
 def make_stepper(job: Job, rows: Rows, loss: nn.Module, *, bf16: bool, graph: bool | None) -> Stepper:
     """The job's model, ready to train on ``rows``."""
-    weighted = rows.sample_weight is not None or (job.prune is not None and job.recipe.prune_by == "weight")
+    decides = job.prune is not None or job.relabel is not None
+    weighted = rows.sample_weight is not None or (decides and job.recipe.prune_by == "weight")
     layout: Any = {"memory_format": torch.channels_last}
     return Stepper(
         job.build_model().to(rows.device).to(**layout).train(),
         _per_row(loss, rows.labels) if weighted else loss,
         rows,
         job.recipe,
+        num_classes=job.dataset.num_classes,
         bf16=bf16,
         weighted=weighted,
         foreign=isinstance(job.model, nn.Module) or isinstance(job.loss, nn.Module),
@@ -105,6 +111,16 @@ def make_alternation(job: Job, splits: Splits) -> Alternation:
         class_names=job.dataset.class_names,
         on_device=True,
     )
+
+
+def make_teacher(job: Job, splits: Splits, train_index: np.ndarray) -> Teacher | None:
+    """Who says what each row trains under; None where the given labels stay."""
+    if job.relabel is None:
+        return None
+    trusted = None if job.trusted is None else np.asarray(job.trusted)[train_index]
+    follows = job.before is not None
+    labels, num_classes = splits.train.labels, job.dataset.num_classes
+    return Teacher(job.relabel, labels, num_classes, follows=follows, trusted=trusted)
 
 
 def _constant_accuracy(rows: Rows) -> float:

@@ -11,14 +11,14 @@ checkpoint, so the folder must be one that all see. ``torchrun --max-restarts`` 
 
 Apart from the order of additions a run differs from that of one process in this only: batch norm sees the
 rows of its rank (running statistics are averaged after each epoch, and a last batch of less than two rows a
-rank joins the one before it), dropout draws by rank, and a loss with class weights divides by the weights of
-its rank's rows. Steps are not replayed as CUDA graphs.
+rank joins the one before it), dropout draws by rank, mixup blends rows of one rank, and a loss with class
+weights divides by the weights of its rank's rows. Steps are not replayed as CUDA graphs.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -76,9 +76,9 @@ class Ranks:
     def sum_gradients(self, model: nn.Module) -> None:
         self.total_([p.grad for p in model.parameters() if p.grad is not None])
 
-    def average_statistics(self, model: nn.Module) -> None:
+    def average_statistics(self, statistics: Iterable[Tensor]) -> None:
         """Running means and variances of batch norm, which each rank took over its own rows."""
-        buffers = [b for b in model.buffers() if b.is_floating_point()]
+        buffers = [b for b in statistics if b.is_floating_point()]
         self.total_(buffers)
         if self.size > 1:
             for buffer in buffers:

@@ -11,9 +11,11 @@ from typing import Any, Literal, get_args
 from tolerant.checks import check_whole, is_whole, unwrap_numbers
 from tolerant.hints import did_you_mean
 
-Augment = Literal["flip-crop", "flip", "crop", "none"]
+Augment = Literal["flip-crop", "flip", "crop", "strong", "none"]
 Center = Literal["pixel", "channel", "none"]
 Scale = Literal["auto", "unit", "std"]
+Schedule = Literal["milestones", "cosine"]
+DecayOn = Literal["all", "matrices"]
 OptimizerName = Literal["sgd", "adam"]
 Precision = Literal["auto", "fp32", "bf16"]
 PruneBy = Literal["filter", "weight"]
@@ -37,14 +39,27 @@ class Recipe:
     optimizer: OptimizerName = "sgd"
     lr: float = 0.01
     momentum: float = 0.9
+    nesterov: bool = False
     weight_decay: float = 2e-4
+    decay_on: DecayOn = "all"
+    """The weights that decay: all of them, or not those of batch norm and biases."""
+    schedule: Schedule = "milestones"
+    """How the learning rate falls: at milestones, or along half a cosine, to 0."""
+    warm_up: float = 0.0
+    """Share of the epochs in which the rate first rises from 0."""
     milestones: tuple[int, ...] = (40, 80)
     """Epochs (finished ones) after which the learning rate is multiplied by ``lr_decay``."""
     lr_decay: float = 0.1
     lr_step_decay: float = 0.0
     """The rate is divided by 1 + ``lr_step_decay`` times the steps so far, as by ``decay`` in Keras's SGD."""
     augment: Augment = "flip-crop"
-    """Images only: horizontal flip, and crop after zero padding by 4 pixels on each side."""
+    """Images only: horizontal flip, and crop after zero padding by 4 pixels on each side; or "strong", which
+    turns, shears, zooms, recolours and covers (`tolerant.data.distort`)."""
+    mixup: float = 0.0
+    """Above 0, rows are blended in pairs, with shares of Beta(mixup, mixup)."""
+    average: float = 0.0
+    """Above 0, the weights are averaged over steps, with this share of the average kept at each; the averaged
+    ones are judged by and are the result."""
     center: Center = "pixel"
     """Subtract the training rows' mean per pixel (in a table: per column) or per channel."""
     scale: Scale = "auto"
@@ -82,12 +97,11 @@ class Recipe:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
         for name, least in (("epochs", 1), ("batch_size", 2), ("score_every", 0), ("seed", 0)):
             check_whole(getattr(self, name), name, least=least)
-        if not isinstance(self.compile, bool):
-            raise ValueError(f"compile must be true or false; got {self.compile!r}.")
-        at_least_0, below_1 = (
-            ("weight_decay", "lr_step_decay"),
-            ("momentum", "dropout", "validation_fraction"),
-        )
+        for name in ("compile", "nesterov"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}.")
+        at_least_0 = ("weight_decay", "lr_step_decay", "mixup")
+        below_1 = ("momentum", "dropout", "validation_fraction", "warm_up", "average")
         for name in ("lr", "lr_decay", *at_least_0, *below_1):
             if not _is_number(getattr(self, name)):
                 raise ValueError(f"{name} must be a number; got {getattr(self, name)!r}.")
@@ -100,6 +114,8 @@ class Recipe:
         for name in at_least_0:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more; got {getattr(self, name)!r}.")
+        if self.nesterov and not (self.optimizer == "sgd" and self.momentum):
+            raise ValueError("nesterov=True needs optimizer='sgd' with a momentum above 0.")
         momentum = self.batch_norm_momentum
         if momentum is not None and not (_is_number(momentum) and 0 < momentum <= 1):
             raise ValueError(
@@ -115,11 +131,22 @@ class Recipe:
                 "Use select='last' to train on every row."
             )
 
-    def lr_at(self, epoch: int, steps: int = 0) -> float:
-        """The learning rate in an epoch, the first being 0, after so many steps of the whole training."""
+    def lr_at(self, epoch: int, part: float = 0.0, steps: int = 0) -> float:
+        """The learning rate in an epoch, the first being 0, of which this ``part`` is over, after so many
+        steps of the whole training."""
         drops = sum(epoch >= milestone for milestone in self.milestones)
+        lr, time = self.lr * self.lr_decay**drops, (epoch + part) / self.epochs
+        if self.schedule == "cosine":
+            lr = self.lr * (1 + math.cos(math.pi * max(time - self.warm_up, 0) / (1 - self.warm_up))) / 2
+        if time < self.warm_up:
+            lr *= time / self.warm_up
         # Rounded so that 0.01 * 0.1 ** 2 reads 0.0001, not 0.00010000000000000002.
-        return float(f"{self.lr * self.lr_decay**drops / (1 + self.lr_step_decay * steps):.12g}")
+        return float(f"{lr / (1 + self.lr_step_decay * steps):.12g}")
+
+    @property
+    def lr_moves(self) -> bool:
+        """Whether the learning rate changes within an epoch."""
+        return self.schedule == "cosine" or self.warm_up > 0 or self.lr_step_decay > 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back.
@@ -127,7 +154,8 @@ class Recipe:
         What came later is left out at its default: keys and checkpoints of before stay what they are.
         """
         values = {**asdict(self), "milestones": list(self.milestones)}
-        return {name: value for name, value in values.items() if value or name != "lr_step_decay"}
+        usual = {each.name: each.default for each in fields(self) if each.name in _LATER}
+        return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
@@ -155,10 +183,22 @@ def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
             raise ValueError(f"unknown {what} key {key!r}. {hint}")
 
 
+_LATER = (
+    "nesterov",
+    "decay_on",
+    "schedule",
+    "warm_up",
+    "lr_step_decay",
+    "mixup",
+    "average",
+)  # than the first stored rows
+
 _CHOICES: dict[str, tuple[str, ...]] = {
     "augment": get_args(Augment),
     "center": get_args(Center),
     "scale": get_args(Scale),
+    "schedule": get_args(Schedule),
+    "decay_on": get_args(DecayOn),
     "optimizer": get_args(OptimizerName),
     "precision": get_args(Precision),
     "prune_by": get_args(PruneBy),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.standardise import Preprocess
@@ -44,9 +44,11 @@ class TrainResult:
     last_test_accuracy: float | None
     oracle_test_accuracy: float | None
     kept: np.ndarray
-    """bool, by training row: not pruned in the last round."""
+    """bool, by training row: not pruned, or left out, in the last round."""
     pruned_at: np.ndarray
     """int64, by training row: the epoch before which it was pruned for good; -1 where it is kept."""
+    labels: np.ndarray
+    """int64, by training row: the label it was trained under in the end; the given one if not relabelled."""
     train_index: np.ndarray
     validation_index: np.ndarray
     time_s: float
@@ -62,16 +64,20 @@ class TrainResult:
         return predict_log_proba(self.model, dataset, self.preprocess, device=device)
 
 
+def chosen_weights(run: Run) -> tuple[int, dict[str, Tensor]]:
+    """The epoch that a run ends with, and its weights."""
+    best = run.alternation
+    if run.recipe.select == "validation" and best.best_weights is not None and best.best_epoch is not None:
+        return best.best_epoch, best.best_weights
+    return run.recipe.epochs - 1, run.weights.judging()
+
+
 def make_result(run: Run) -> TrainResult:
     """Of a run that has come to its end."""
-    chosen, weights, alternation = run.recipe.epochs - 1, run.weights.tensors(), run.alternation
-    if run.recipe.select == "validation" and alternation.best_weights is not None:
-        assert alternation.best_epoch is not None
-        chosen, weights = alternation.best_epoch, alternation.best_weights
+    chosen, weights = chosen_weights(run)
     model = run.job.build_model()
     copy_into({**dict(model.named_parameters()), **dict(model.named_buffers())}, weights)
     tests = [record.get("test_accuracy") for record in run.history]
-    pruned = alternation.pruner is not None
     return TrainResult(
         model=model.eval(),
         preprocess=run.splits.preprocess,
@@ -82,8 +88,9 @@ def make_result(run: Run) -> TrainResult:
         test_accuracy=tests[chosen],
         last_test_accuracy=tests[-1],
         oracle_test_accuracy=max((t for t in tests if t is not None), default=None),
-        kept=alternation.kept.numpy().copy() if pruned else np.ones(len(run.rows), bool),
+        kept=run.kept.numpy().copy(),
         pruned_at=run.pruned_at.copy(),
+        labels=run.splits.given_labels if run.teacher is None else run.teacher.labels_on_host.numpy(),
         train_index=run.train_index,
         validation_index=run.validation_index,
         time_s=run.time_s,

@@ -31,6 +31,9 @@ def save(run: Run) -> None:
         state["pruner/p_y"] = pruner.pop("p_y")
         state["pruner/pruned_at"] = torch.from_numpy(run.pruned_at)
         record["pruner"] = pruner
+    if run.teacher is not None:
+        state |= {f"teacher/{name}": tensor for name, tensor in run.teacher.state_dict().items()}
+        state["pruner/pruned_at"] = torch.from_numpy(run.pruned_at)
     run.checkpoints.save(record, state, alternation.best_weights)
 
 
@@ -54,6 +57,9 @@ def resume(run: Run) -> None:
     pruner = record.get("pruner")
     if pruner is not None:
         pruner |= {"p_y": state["pruner/p_y"]}
+    if run.teacher is not None:
+        run.teacher.load_state_dict({n[8:]: t for n, t in state.items() if n.startswith("teacher/")})
+    if "pruner/pruned_at" in state:
         run.pruned_at[:] = state["pruner/pruned_at"].numpy()
     chosen = {} if best is None else run.history[record["best_epoch"]]
     run.alternation.load_state_dict(

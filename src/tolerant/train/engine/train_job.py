@@ -16,6 +16,7 @@ from tolerant.train.engine.fleet import Fleet
 from tolerant.train.engine.job import Callback, Job
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.engine.result import TrainResult
+from tolerant.train.rounds.round import Round
 from tolerant.train.rounds.schedule import PruneSchedule
 
 
@@ -23,9 +24,10 @@ def train(
     dataset: NoisyDataset,
     *,
     model: str | nn.Module,
-    loss: str | nn.Module,
+    loss: str | nn.Module = "cce",
     recipe: Recipe | None = None,
     prune: PruneSchedule | None = None,
+    rounds: Sequence[Round] = (),
     transition: np.ndarray | Tensor | None = None,
     validation: NoisyDataset | None = None,
     test: NoisyDataset | None = None,
@@ -48,6 +50,8 @@ def train(
             trained.
         loss: a name of `tolerant.losses.REGISTRY` (with ``loss_args``), or a module called as
             ``loss(logits, labels)``. For truncated L_q by the paper's algorithm: "lq" and ``prune``.
+        rounds: a method of several trainings (:class:`Round`); their epochs, losses and pruning stand in the
+            place of ``loss``, ``prune`` and those of the recipe, which says the rest.
         transition: T[i, j] = P(given = j | true = i): the loss is forward corrected with it.
         validation: other rows to validate on; then none of ``dataset`` are held out.
         test: rows whose accuracy (by their true labels where known) is recorded. Nothing is chosen
@@ -74,6 +78,7 @@ def train(
         loss=loss,
         recipe=recipe or Recipe(),
         prune=prune,
+        rounds=tuple(rounds),
         transition=transition,
         validation=validation,
         test=test,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,7 @@ class Weights:
         self._state = _zero_state(self.trained, recipe)
         self._recipe = recipe
         self._parameters = list(model.parameters())
+        self._average = Average(self.tensors(), recipe.average) if recipe.average else None
 
     def zero_grad(self) -> None:
         for parameter in self._parameters:
@@ -73,19 +74,23 @@ class Weights:
         if low:
             torch._foreach_copy_([master for master, _ in low], [copy for _, copy in low])
         # A layer that this step left out stays as it is: its fp32 master still has the last step's gradient.
-        pairs = zip(self.trained.items(), self._computing, strict=True)
-        named = {n: w for (n, w), parameter in pairs if parameter.grad is not None}
-        for scale in {self._scales.get(name, 1.0) for name in named}:
-            alike = {n: w for n, w in named.items() if self._scales.get(n, 1.0) == scale}
-            self._update(alike, self.lr if scale == 1 else self.lr * scale)
+        groups: dict[tuple[float, float], dict[str, Tensor]] = {}  # by learning rate and decay
+        for (name, weight), parameter in zip(self.trained.items(), self._computing, strict=True):
+            if parameter.grad is not None:
+                spared = self._recipe.decay_on == "matrices" and weight.ndim <= 1
+                group = self._scales.get(name, 1.0), 0.0 if spared else self._recipe.weight_decay
+                groups.setdefault(group, {})[name] = weight
+        for (scale, decay), named in groups.items():
+            self._update(named, self.lr if scale == 1 else self.lr * scale, decay)
         self.cast_down()
+        if self._average is not None:
+            self._average.follow(self.tensors())
 
-    def _update(self, named: Mapping[str, Tensor], lr: Tensor) -> None:
+    def _update(self, named: Mapping[str, Tensor], lr: Tensor, decay: float) -> None:
         # The functions behind torch.optim's classes, whose bookkeeping is 5 % of a small MLP's step.
         weights = list(named.values())
         gradients = [w.grad for w in weights if w.grad is not None]
         state = {key: [values[n] for n in named] for key, values in self._state.items()}
-        decay = self._recipe.weight_decay
         if self._recipe.optimizer == "sgd":
             sgd(
                 weights,
@@ -96,7 +101,7 @@ class Weights:
                 momentum=self._recipe.momentum,
                 lr=lr,  # type: ignore[arg-type]
                 dampening=0.0,
-                nesterov=False,
+                nesterov=self._recipe.nesterov,
                 maximize=False,
             )
         else:
@@ -130,6 +135,12 @@ class Weights:
         named.update((name, buffer) for name, buffer in self.model.named_buffers())
         return named
 
+    def statistics(self) -> list[Tensor]:
+        """The model's buffers and their averages."""
+        buffers = dict(self.model.named_buffers())
+        averaged = {} if self._average is None else self._average.tensors
+        return [*buffers.values(), *(averaged[name] for name in buffers if name in averaged)]
+
     def optimizer_tensors(self) -> dict[str, Tensor]:
         """The optimiser's state by weight: ``"blocks.0.conv1.weight/momentum_buffer"``."""
         return {
@@ -138,10 +149,18 @@ class Weights:
             for name, tensor in tensors.items()
         }
 
+    def judging(self) -> dict[str, Tensor]:
+        """The `tensors` that rows are judged by and that a run ends with: averaged ones, if there are any."""
+        return self.tensors() if self._average is None else self._average.tensors
+
     def state(self) -> dict[str, Tensor]:
-        """Everything that a step changes: `tensors` under ``w/`` and `optimizer_tensors` under ``o/``."""
-        weights = {f"w/{name}": tensor for name, tensor in self.tensors().items()}
-        return weights | {f"o/{name}": tensor for name, tensor in self.optimizer_tensors().items()}
+        """Everything that a step changes: `tensors` under ``w/``, `optimizer_tensors` under ``o/``, averages
+        of the former under ``a/``."""
+        state = {f"w/{name}": tensor for name, tensor in self.tensors().items()}
+        state |= {f"o/{name}": tensor for name, tensor in self.optimizer_tensors().items()}
+        if self._average is not None:
+            state |= {f"a/{name}": tensor for name, tensor in self._average.state().items()}
+        return state
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor]) -> None:
@@ -162,11 +181,46 @@ class Weights:
         finally:
             self.load(own)
 
+    def judged(self) -> AbstractContextManager[None]:
+        """Inside, the model computes with the `judging` tensors."""
+        return self.replaced_by(None if self._average is None else self._average.tensors)
+
     @torch.no_grad()
     def load_state(self, stored: Mapping[str, Tensor]) -> None:
         """Copy a stored `state` into the present tensors, in place; other entries are passed over."""
-        copy_into(self.state(), {name: t for name, t in stored.items() if name.startswith(("w/", "o/"))})
+        own = {name: tensor for name, tensor in stored.items() if name.startswith(("w/", "o/", "a/"))}
+        copy_into(self.state(), own)
         self.cast_down()
+
+
+class Average:
+    """The mean of a model's weights and statistics over all steps so far; later over about the last ones.
+
+    With ``decay`` 0.998 it forgets what lies more than some 500 steps back. It is judged by: its predictions
+    swing less than those of the weights that train, and it memorises wrong labels later.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], decay: float) -> None:
+        self.tensors = clone(tensors)
+        self._least = 1.0 - decay
+        device = next(iter(tensors.values())).device
+        self._steps = torch.zeros((), dtype=torch.float32, device=device)  # there: a captured step counts on
+
+    def follow(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take in the weights after a step."""
+        self._steps += 1
+        share = torch.clamp_min(1.0 / self._steps, self._least)
+        moving = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+        mean = [self.tensors[name] for name in moving]
+        change = torch._foreach_sub([tensors[name] for name in moving], mean)
+        torch._foreach_mul_(change, share)
+        torch._foreach_add_(mean, change)
+        for name in tensors.keys() - set(moving):  # counters
+            self.tensors[name].copy_(tensors[name])
+
+    def state(self) -> dict[str, Tensor]:
+        """What it needs to go on."""
+        return {**self.tensors, "/steps": self._steps}
 
 
 def _laid_out_as(gradient: Tensor, weight: Tensor) -> Tensor:

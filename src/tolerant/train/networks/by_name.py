@@ -20,6 +20,7 @@ from torch import nn
 from tolerant.checks import check_num_classes, check_whole, is_whole
 from tolerant.hints import did_you_mean
 from tolerant.train.model_state import seeded
+from tolerant.train.networks.fast import FastNet
 from tolerant.train.networks.layers import Flatten, GlobalMean, PenalizedLinear, dropout_of
 from tolerant.train.networks.norm import BatchNorm, NormPool
 from tolerant.train.networks.overlap import Conv2d
@@ -160,6 +161,13 @@ def pretrained(
     from tolerant.data.features import load_body
 
     return Pretrained(load_body(features), num_classes, dropout, tune)
+
+
+@_network("fast", takes=("image",), least_side=8)
+def fast(shape: Shape, num_classes: int, dropout: float, *, width: int = 128) -> nn.Module:
+    """Wide and shallow with shortcuts, for small photographs in few epochs: 10 M weights."""
+    check_whole(width, "width", least=1)
+    return FastNet(width, shape[0], num_classes, dropout)
 
 
 def input_size(kind: str, shape: tuple[int, ...]) -> dict[str, Any]:
