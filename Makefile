@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One worker a core: the tests are many and small, so a thread each beats many threads on one.
 WORKERS ?= auto
 
-.PHONY: demo test lint types tests chaos docs clean
+.PHONY: demo test lint types tests chaos docs release clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m tolerant demo
@@ -31,6 +31,15 @@ chaos: $(VENV)/installed
 # Into site/, without the network; site/index.html opens from the disk.
 docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# What would be published, in dist/: built, checked, and used where the checkout is not.
+release: $(VENV)/installed
+	rm -rf dist build/release
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[app]"
+	build/release/bin/python -I tests/smoke_release.py "$(CURDIR)"
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

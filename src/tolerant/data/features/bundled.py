@@ -17,7 +17,7 @@ from torch import nn
 
 from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
 from tolerant.data.features.pictures import Body, Frame
-from tolerant.extras import extra
+from tolerant.extras import extra, install_command
 
 _LITE_SIZE = 112
 
@@ -47,7 +47,7 @@ class Card:
 
     @property
     def install(self) -> str:
-        return f"pip install 'tolerant[{self.extra}]'"
+        return install_command(self.extra)
 
     def path(self) -> Path:
         """Of the file with the weights."""

@@ -17,7 +17,7 @@ from torch import nn
 
 from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
 from tolerant.data.features.pictures import Body, Frame, as_vectors
-from tolerant.extras import extra
+from tolerant.extras import extra, install_command
 from tolerant.files import read_json
 
 _HUB = "https://huggingface.co"
@@ -48,7 +48,7 @@ class Hub:
 
     @property
     def install(self) -> str:
-        return f"pip install 'tolerant[{self.extra}]'"
+        return install_command(self.extra)
 
 
 def check_reachable(name: str) -> None:
