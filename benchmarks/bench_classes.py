@@ -6,7 +6,7 @@
 digits20, digits40, fashion80: the classes of the digits and of Fashion-MNIST, each cut into two, four or
 eight by k-means. blobs100: 100 normal distributions in 20 dimensions, 25 training rows each on average.
 zipf300: 300 of them, most with a few rows and some with hundreds. Uniform noise at 0.2 and 0.4, circular
-noise at 0.2. "bound" is `tolerant.own_data.default_q.same_gap`, which grows with the number of classes.
+noise at 0.2. "bound" is `tolerant.theory.exponent.same_gap`, which grows with the number of classes.
 The rest is `NoisyLabelClassifier`'s defaults. Precision: among as many of the most doubtful rows as are
 wrong.
 """
@@ -27,7 +27,7 @@ from tolerant import NoisyLabelClassifier
 from tolerant.data import load
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import circular, corrupt, uniform
-from tolerant.own_data.default_q import same_gap
+from tolerant.theory.exponent import same_gap
 
 NOISES = {"uniform 0.2": (uniform, 0.2), "uniform 0.4": (uniform, 0.4), "circular 0.2": (circular, 0.2)}
 FEWEST = 3  # rows of a class

@@ -58,7 +58,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     q : float in [0, 1] or "auto"
         Of L_q: 0 is cross entropy, 1 half of MAE; larger tolerates more noise, learns slower.
         "auto" goes by the number of classes: 0.38 for two, 0.7 (the paper's) for ten, 0.5 from 25 on
-        (:func:`tolerant.own_data.default_q.choose_q` says why). A few thousand photographs are hard for a
+        (:func:`tolerant.theory.choose_q` says why). A few thousand photographs are hard for a
         network that starts from nothing: at most 0.3.
     k : float in (0, 1) or "auto"
         Rows with p_y of at most k are pruned, unless they are more than half of the rows, or three quarters

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tolerant.experiment.papers import find
 from tolerant.experiment.spec import RunSpec
-from tolerant.train import Recipe
+from tolerant.train import PruneSchedule, Recipe, Relabel, Round
+
+When = TypeVar("When", PruneSchedule | None, Relabel | None)
 
 
 def named_grid(name: str, seeds: Iterable[int] = (0,)) -> list[RunSpec]:
@@ -68,6 +70,7 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     spec = replace(
         spec, recipe=replace(spec.recipe, **recipe), model_args={**dict(spec.model_args), **options}
     )
+    spec = replace(spec, rounds=tuple(_changed_round(each, changes) for each in spec.rounds))
     if "q" in changes and "q" in dict(spec.loss_args):
         spec = replace(spec, loss_args={**dict(spec.loss_args), "q": changes["q"]})
     if "k" in changes and spec.prune is not None:
@@ -77,15 +80,39 @@ def changed(spec: RunSpec, changes: Mapping[str, Any]) -> RunSpec:
     return spec
 
 
+def _changed_round(this: Round, changes: Mapping[str, Any]) -> Round:
+    """What a round says itself, it says instead of the recipe, so that a change must reach it there."""
+    own = {name: changes[name] for name in ("mixup", "augment", "average") if name in changes}
+    this = replace(this, **{name: value for name, value in own.items() if getattr(this, name) is not None})
+    if "q" in changes and "q" in dict(this.loss_args):
+        this = replace(this, loss_args={**dict(this.loss_args), "q": changes["q"]})
+    if "k" in changes and this.prune is not None:
+        this = replace(this, prune=replace(this.prune, k=changes["k"]))
+    return this
+
+
 def _stretched(spec: RunSpec, epochs: int) -> RunSpec:
     share = epochs / spec.recipe.epochs
     stones = {max(1, round(stone * share)) for stone in spec.recipe.milestones}
     recipe = replace(spec.recipe, milestones=tuple(sorted(stones)))
-    prune = spec.prune
-    if prune is not None:
-        start, every = round(prune.start_epoch * share), round(prune.every * share)
-        prune = replace(prune, start_epoch=max(1, start), every=max(1, every))
-    return replace(spec, recipe=recipe, prune=prune)
+    rounds = tuple(_stretched_round(each, share) for each in spec.rounds)
+    return replace(spec, recipe=recipe, prune=_stretched_schedule(spec.prune, share), rounds=rounds)
+
+
+def _stretched_round(this: Round, share: float) -> Round:
+    return replace(
+        this,
+        epochs=max(1, round(this.epochs * share)),
+        prune=_stretched_schedule(this.prune, share),
+        relabel=_stretched_schedule(this.relabel, share),
+    )
+
+
+def _stretched_schedule(when: When, share: float) -> When:
+    if when is None:
+        return None
+    start, every = round(when.start_epoch * share), round(when.every * share)
+    return replace(when, start_epoch=max(1, start), every=max(1, every))
 
 
 def with_needs(specs: Iterable[RunSpec]) -> list[RunSpec]:

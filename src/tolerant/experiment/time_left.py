@@ -15,7 +15,7 @@ from tolerant.experiment.store import Row
 from tolerant.experiment.training_data import train_rows
 
 # Training images a second on one H200, four runs side by side.
-IMAGES_PER_S = {"resnet34": 38_000, "resnet18": 71_000, "cnn8": 150_000}
+IMAGES_PER_S = {"resnet34": 38_000, "resnet18": 71_000, "cnn8": 150_000, "fast": 80_000}
 OTHER_MODELS_PER_S = 20_000  # those of the digits grid, on one CPU core
 HEARTBEAT_S = 60.0  # between lines where there is no terminal to draw a bar on
 
@@ -37,7 +37,8 @@ def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
     if known:
         return fmean(known[max(known)]) * spec.recipe.epochs
     images = (train_rows(spec.dataset) or 50_000) * (1 - spec.recipe.validation_fraction)
-    return images * spec.recipe.epochs / IMAGES_PER_S.get(spec.model, OTHER_MODELS_PER_S)
+    epochs = sum(each.epochs * each.networks for each in spec.rounds) or spec.recipe.epochs
+    return images * epochs / IMAGES_PER_S.get(spec.model, OTHER_MODELS_PER_S)
 
 
 def duration(seconds: float) -> str:

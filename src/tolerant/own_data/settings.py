@@ -27,7 +27,7 @@ class Settings:
     loss: str | nn.Module = TRUNCATED
     """A name of the registry. "truncated-lq" trains by the paper's algorithm: L_q, and pruning at k."""
     q: float | Literal["auto"] = "auto"
-    """"auto": :func:`~tolerant.own_data.default_q.choose_q`, by the number of classes; at most 0.3 for a few
+    """"auto": :func:`~tolerant.theory.choose_q`, by the number of classes; at most 0.3 for a few
     thousand photographs."""
     k: float | Literal["auto"] = 0.5
     epochs: int | None = None

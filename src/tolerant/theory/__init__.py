@@ -14,11 +14,13 @@ from tolerant.theory.bounds import (
     truncation_tightens,
     uniform_noise_bounds,
 )
+from tolerant.theory.exponent import choose_q
 from tolerant.theory.symmetry import is_symmetric, noise_is_tolerable, symmetry_constant
 
 __all__ = [
     "RiskBounds",
     "SumBounds",
+    "choose_q",
     "class_noise_bound",
     "is_symmetric",
     "lq",

@@ -94,5 +94,16 @@ def check_rounds(rounds: Sequence[Round], recipe: Recipe) -> None:
             )
 
 
-def rounds_to_dicts(rounds: Sequence[Round]) -> list[dict[str, Any]]:
-    return [each.to_dict() for each in rounds]
+def taught(
+    first: int, second: int, *, q: float, augment: Augment | None = None, networks: int = 1
+) -> tuple[Round, Round]:
+    """The package's own method: so many epochs of L_q, then so many under what the rows' labels seem to be.
+
+    In the second round rows are blended: a network that sees none of them twice alike cannot learn its own
+    mistakes by heart. Decisions begin after a tenth of it, when a fresh network knows more than the old one.
+    """
+    relabel = Relabel(start_epoch=max(1, second // 10), every=max(1, second // 50))
+    return (
+        Round(epochs=first, loss="lq", loss_args={"q": q}),
+        Round(epochs=second, mixup=1.0, augment=augment, networks=networks, relabel=relabel),
+    )

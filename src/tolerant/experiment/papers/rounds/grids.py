@@ -1,0 +1,90 @@
+"""The package's own method on CIFAR, and the same without one of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from tolerant.data import CARDS
+from tolerant.experiment.spec import RunSpec
+from tolerant.theory import choose_q
+from tolerant.train import PruneSchedule, Recipe, Round
+from tolerant.train.rounds.round import taught
+
+RECIPE = Recipe(
+    epochs=1,  # the rounds say how many
+    batch_size=512,
+    lr=0.2,
+    momentum=0.9,
+    nesterov=True,
+    weight_decay=5e-4,
+    decay_on="matrices",
+    schedule="cosine",
+    warm_up=0.15,
+    milestones=(),
+    augment="flip-crop",
+    center="channel",
+    scale="std",
+    average=0.998,
+    precision="bf16",
+    validation_fraction=0.0,
+    select="last",
+    score_every=0,
+)
+FIRST, SECOND, NETWORKS = 20, 150, 2
+COLUMNS = (
+    ("cifar10n-worse", "human", 0.0),
+    ("cifar10n-aggre", "human", 0.0),
+    ("cifar10", "uniform", 0.4),
+    ("cifar10", "uniform", 0.8),
+    ("cifar10", "class-dependent", 0.4),
+    ("cifar100n", "human", 0.0),
+    ("cifar100", "uniform", 0.8),
+    ("cifar10", "none", 0.0),
+)
+ABLATED = (("cifar10n-worse", "human", 0.0), ("cifar10", "uniform", 0.8))
+# What is left out of the second round, or changed in the first.
+WITHOUT: dict[str, dict[str, Any]] = {
+    "mixup=0": {"mixup": 0.0},
+    "relabel=none": {"relabel": None},
+    "networks=1": {"networks": 1},
+    "augment=flip-crop": {"augment": "flip-crop"},
+}
+
+
+def rounds(seeds: Iterable[int]) -> list[RunSpec]:
+    """Every column; where labels are right, cross entropy with the same recipe beside it."""
+    seeds = list(seeds)
+    clean = ("cifar10", "none", 0.0)
+    plain = Round(epochs=FIRST + SECOND, mixup=1.0, augment="strong", networks=NETWORKS)
+    return [
+        *(_spec(column, method(column[0]), seed) for seed in seeds for column in COLUMNS),
+        *(_spec(clean, (plain,), seed) for seed in seeds),
+    ]
+
+
+def rounds_ablations(seeds: Iterable[int]) -> list[RunSpec]:
+    """Two columns without one part each, and with pruning in the first round."""
+    found = []
+    for seed in seeds:
+        for column in ABLATED:
+            first, second = method(column[0])
+            for change, values in WITHOUT.items():
+                found.append(_spec(column, (first, replace(second, **values)), seed, change))
+            early = replace(first, prune=PruneSchedule(8, 4, 0.5))
+            found.append(_spec(column, (early, second), seed, "prune=8"))
+    return found
+
+
+def method(dataset: str) -> tuple[Round, Round]:
+    """The rounds of a data set; only q depends on it, by its number of classes."""
+    q = choose_q(len(CARDS[dataset].class_names))
+    return taught(FIRST, SECOND, q=q, augment="strong", networks=NETWORKS)
+
+
+def _spec(column: tuple[str, str, float], of: tuple[Round, ...], seed: int, change: str = "") -> RunSpec:
+    dataset, noise, rate = column
+    recipe, protocol = replace(RECIPE, seed=seed), f"rounds {change}".rstrip()
+    spec = {"dataset": dataset, "noise": noise, "noise_rate": rate, "protocol": protocol}
+    return RunSpec(model="fast", rounds=of, recipe=recipe, **spec)  # type: ignore[arg-type]
