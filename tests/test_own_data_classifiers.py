@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,16 +25,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
 
 from tolerant import NoisyLabelClassifier
+from tolerant.cli import make_app
 from tolerant.data import TableEncoder
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.disk import read_classifiers
+from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.reweigh import fit_lq
 from tolerant.own_data.classifiers.rows import columns
+from tolerant.own_data.classifiers.score import Scored, score_member
+from tolerant.own_data.out_of_fold import OutOfFold
 
 TABLE = [name for name in CLASSIFIERS if name in ("linear", "trees", "forest")]
+NOT_TRIED = ["extra-trees", "lightgbm", "xgboost"]  # on rows with categories
 
 
 def customers(rows: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -132,8 +139,9 @@ def test_a_stored_model_with_other_things_in_it_is_refused(trained, tmp_path):
         read_classifiers(tmp_path / "model.skops")
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", [*TABLE, *NOT_TRIED])
 def test_each_alone_is_stored_and_read_back(trained, tmp_path, name):
+    pytest.importorskip(CLASSIFIERS[name].package)
     folder, _ = trained
     with pytest.warns(UserWarning, match="have missing values"):
         said = tolerant("train", folder / "rows.csv", "--model", name, "--out", tmp_path, "--folds", 2)
@@ -141,6 +149,59 @@ def test_each_alone_is_stored_and_read_back(trained, tmp_path, name):
     assert json.loads((tmp_path / "spec.json").read_text())["classifiers"] == [name]
     tolerant("predict", tmp_path, folder / "rows.csv", "--out", tmp_path / "p.csv")
     assert len({row["confidence"] for row in read(tmp_path / "p.csv")}) > 9
+
+
+def test_a_model_that_cannot_be_is_refused_before_the_data_is_read(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"got 'tree'. Did you mean 'trees'\?"):
+        tolerant("train", tmp_path / "not there.csv", "--model", "tree", "--out", tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(ModuleNotFoundError, match="model 'lightgbm' needs lightgbm: pip install lightgbm"):
+        tolerant("train", tmp_path / "not there.csv", "--model", "lightgbm", "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_training_that_was_cut_off_goes_on(trained, tmp_path, monkeypatch):
+    folder, _ = trained
+    scored = []
+
+    def until(most: int) -> None:
+        def score(member, *arguments, **options):
+            if len(scored) == most:
+                raise KeyboardInterrupt
+            scored.append((member.name, options.get("believed") is not None))
+            return score_member(member, *arguments, **options)
+
+        monkeypatch.setattr("tolerant.own_data.classifiers.learn.score_member", score)
+
+    command = ["train", folder / "rows.csv", "--out", tmp_path / "run", "--folds", 3]
+    for most, why in ((2, "resumes from"), (3, "resumes from"), (99, None)):
+        until(most)
+        with pytest.warns(UserWarning, match="have missing values"):
+            done = CliRunner().invoke(make_app(), [str(word) for word in command])
+        assert done.exit_code == (130 if why else 0)
+        assert (why or "Trained") in done.output
+    assert scored[:3] == [(name, False) for name in TABLE]
+    assert len(scored) == len(set(scored)) > 3  # nothing was done twice
+    assert (tmp_path / "run" / "suspects.csv").read_text() == (folder / "run" / "suspects.csv").read_text()
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_scores_that_cannot_be_read_are_made_again(tmp_path):
+    made = Scored("linear", OutOfFold(np.eye(2, dtype=np.float32), np.ones(2, bool)), 1.0)
+    kept = KeptScores(tmp_path, 2)
+    assert kept.get("linear", lambda: made) is made
+    again = kept.get("linear", lambda: pytest.fail("made again"))
+    assert np.array_equal(again.out_of_fold.probs, made.out_of_fold.probs)
+    (tmp_path / "linear.npz").write_bytes((tmp_path / "linear.npz").read_bytes()[:100])
+    assert kept.get("linear", lambda: made) is made
+    assert KeptScores(tmp_path, 3).get("linear", lambda: made) is made  # of other rows
+
+
+def test_numbers_are_tried_with_one_more_kind_of_trees(blobs):
+    X, given, _ = blobs
+    model = NoisyLabelClassifier(folds=3, random_state=0).fit(X, given)
+    tried = [each.name for each in model.tried_]
+    assert tried[:4] == [*TABLE, "extra-trees"]
 
 
 def test_texts_are_words_and_characters(tmp_path):

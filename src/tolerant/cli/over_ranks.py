@@ -29,7 +29,7 @@ def train_over_ranks(
             learned = train_source(source, out, settings, device=device, say=say, **options)
         except KeyboardInterrupt:
             if not ranks.rank:
-                checkpoints = out / "checkpoints"  # classifiers, which take seconds, have none
+                checkpoints = out / "checkpoints"
                 how = f"resumes from {checkpoints}" if checkpoints.is_dir() else "starts anew"
                 typer.echo(f"stopped; the same command {how}", err=True)
             raise typer.Exit(130) from None

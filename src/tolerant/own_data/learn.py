@@ -13,7 +13,8 @@ from tolerant.checks import check_class_names
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.candidate import NetworkCandidate, are_small
 from tolerant.own_data.classifiers.choose import members_for
-from tolerant.own_data.classifiers.learn import learn_committee, trial_of_network_pays, try_members
+from tolerant.own_data.classifiers.kept_scores import KeptScores
+from tolerant.own_data.classifiers.learn import learn_committee, try_members
 from tolerant.own_data.learn_network import learn_network
 from tolerant.own_data.learned import Learned, with_evidence
 from tolerant.own_data.pretrained import Say
@@ -79,12 +80,8 @@ def learn(
     if not members:
         learned = learn_network(candidate, task, start=start, callbacks=callbacks)
         return with_evidence(learned, dataset) if settings.pretrained else learned
-    trial = try_members(members, task, say)
-    if trial_of_network_pays(task):
-        trial, scored = trial.beside_network(task, candidate, say)
-        if trial.network_is_best:
-            return learn_network(candidate, task, callbacks=callbacks, scored=scored, tried=trial.tried)
-    return learn_committee(members, trial, task)
+    kept = KeptScores(checkpoints, num_rows)
+    return learn_committee(members, try_members(members, task, say, kept), task, kept)
 
 
 def _check_folds(folds: int, num_groups: int, settings: Settings) -> None:

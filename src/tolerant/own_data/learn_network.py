@@ -10,9 +10,9 @@ from torch import nn
 
 from tolerant.own_data.believed import believed_by_folds
 from tolerant.own_data.candidate import NetworkCandidate
-from tolerant.own_data.learned import Learned, Tried
+from tolerant.own_data.learned import Learned
 from tolerant.own_data.lost_classes import warn_of_lost_classes
-from tolerant.own_data.out_of_fold import OutOfFold, out_of_fold
+from tolerant.own_data.out_of_fold import out_of_fold
 from tolerant.own_data.task import Task
 from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.train import Callback, TrainResult
@@ -25,17 +25,16 @@ def learn_network(
     *,
     start: nn.Module | None = None,
     callbacks: Sequence[Callback] = (),
-    scored: OutOfFold | None = None,
-    tried: Sequence[Tried] = (),
 ) -> Learned:
-    """As `learn` says; ``scored``: what its folds have said, if they were trained already."""
+    """As `learn` says."""
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
     sample_weight = task.sample_weight
     if settings.class_weight == "balanced":
         sample_weight = balanced_weight(given, dataset.num_classes, sample_weight)
         task = replace(task, sample_weight=sample_weight)
-    if scored is None:
-        scored = score_network(candidate, task)
+    scored = out_of_fold(
+        dataset, candidate, folds=task.folds, seed=settings.seed, sample_weight=sample_weight
+    )
     by_folds, k = believed_by_folds(dataset, scored, settings, task.first_labels, candidate.first_k)
     believed, k = task.believed(by_folds), float(current_ranks().of_rank_0(np.array([k]))[0])
     used = task.used(believed)
@@ -69,17 +68,6 @@ def learn_network(
         k=k if job.prune else None,
         seed=settings.seed,
         num_trained=len(used),
-        tried=tried,
-    )
-
-
-def score_network(candidate: NetworkCandidate, task: Task) -> OutOfFold:
-    return out_of_fold(
-        task.dataset,
-        candidate,
-        folds=task.folds,
-        seed=task.settings.seed,
-        sample_weight=task.sample_weight,
     )
 
 

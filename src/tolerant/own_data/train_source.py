@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from tolerant.data import Source
-from tolerant.own_data.classifiers.choose import takes_classifiers
+from tolerant.own_data.classifiers.choose import check_model, takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import learn
 from tolerant.own_data.learned import Learned
@@ -51,6 +51,7 @@ def train_source(
     Over several ranks all of them load and train, rank 0 writes, and ``torchrun --max-restarts`` goes on in
     the same way.
     """
+    check_model(settings.model)
     # Before anything is read: who shares the folder with another training learns it at once.
     with nullcontext() if current_ranks().rank else using(folder):
         return _train_source(
@@ -93,7 +94,7 @@ def _train_source(
         picture_side=side,
         device=place,
         say=say,
-        with_characters=takes_classifiers(settings),
+        with_characters=takes_classifiers(settings) and settings.model not in ("words", "bayes"),
     )
     fingerprint = data.fingerprint(settings, folds)
     learned = learn(

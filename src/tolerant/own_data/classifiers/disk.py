@@ -12,6 +12,9 @@ from tolerant.files import write_atomic
 _DIGEST = "run digest"  # no model is called so
 # What the named classifiers are made of beyond what skops trusts by itself.
 _TRUSTED = (
+    "collections.OrderedDict",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
     "numpy.dtype",
     "sklearn._loss.link.Interval",
     "sklearn._loss.link.LogitLink",
@@ -21,6 +24,8 @@ _TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBClassifier",
 )
 
 

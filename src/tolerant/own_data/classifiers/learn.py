@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from tolerant.own_data.believed import believed_by_folds
-from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.classifiers.choose import Choice, choose, expected_seconds
 from tolerant.own_data.classifiers.committee import Committee
+from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.member import Member
-from tolerant.own_data.classifiers.rows import has_categories, is_sparse
 from tolerant.own_data.classifiers.score import Parts, Scored, fit_member, score_member
-from tolerant.own_data.classifiers.temper import agreement, choose_tau, temper
-from tolerant.own_data.learn_network import score_network
+from tolerant.own_data.classifiers.temper import choose_tau, temper
 from tolerant.own_data.learned import Learned, Tried
 from tolerant.own_data.lost_classes import warn_of_lost_classes
-from tolerant.own_data.network import NETWORK
 from tolerant.own_data.out_of_fold import OutOfFold, fold_parts
-from tolerant.own_data.plan import LEAST_TO_PRUNE
 from tolerant.own_data.pretrained import Say
 from tolerant.own_data.task import Task
 from tolerant.suspects.unweighted import as_if_unweighted
 
 _K = 0.5  # of networks; classifiers leave out what is more likely wrong than right
-# A network's folds cost about as much for few rows as for these, and far more than all the others'.
-_MOST_ROWS_OF_NETWORK, _MOST_CELLS_OF_NETWORK = 20_000, 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,22 +33,9 @@ class Trial:
     scored: Mapping[str, Scored]
     choice: Choice
     tried: tuple[Tried, ...]
-    network_is_best: bool = False
-
-    def beside_network(self, task: Task, candidate: NetworkCandidate, say: Say) -> tuple[Trial, OutOfFold]:
-        """The same with a network, which takes part alone: it is trained in its own way."""
-        say("A network is tried, too: all columns are numbers, and the rows few enough.")
-        start = time.perf_counter()
-        scored = score_network(candidate, task)
-        held_out = scored.held_out
-        score = agreement(
-            task.dataset.given_labels[held_out], scored.probs[held_out].argmax(1), task.dataset.num_classes
-        )
-        tried = (*self.tried, Tried(NETWORK, score, time.perf_counter() - start))
-        return replace(self, tried=tried, network_is_best=score > self.choice.score), scored
 
 
-def try_members(members: Sequence[Member], task: Task, say: Say) -> Trial:
+def try_members(members: Sequence[Member], task: Task, say: Say, kept: KeptScores) -> Trial:
     """Fit each to the folds, and choose."""
     dataset, settings = task.dataset, task.settings
     parts = fold_parts(dataset, task.folds, settings.seed, task.sample_weight) if task.folds >= 2 else []
@@ -63,8 +44,11 @@ def try_members(members: Sequence[Member], task: Task, say: Say) -> Trial:
     known = f"; about {max(1, round(2 * sum(seconds.values())))} s" if len(seconds) == len(members) else ""
     say(f"Models: {names}, in {len(parts)} folds{known}.")
     scored = {
-        member.name: score_member(
-            member, dataset, parts, seed=settings.seed, sample_weight=task.sample_weight
+        member.name: kept.get(
+            member.name,
+            partial(
+                score_member, member, dataset, parts, seed=settings.seed, sample_weight=task.sample_weight
+            ),
         )
         for member in members
     }
@@ -84,47 +68,38 @@ def try_members(members: Sequence[Member], task: Task, say: Say) -> Trial:
     return Trial(parts, scored, best, tuple(tried) if len(members) > 1 else ())
 
 
-def trial_of_network_pays(task: Task) -> bool:
-    """Whether ``auto`` tries a network beside the classifiers.
-
-    On numbers it may be the best model (digits), not on categories; and to weigh classes equally it would
-    have to be trained anew.
-    """
-    dataset = task.dataset
-    numbers = not is_sparse(dataset) and dataset.kind == "table" and not has_categories(dataset)
-    few = LEAST_TO_PRUNE <= len(dataset) <= _MOST_ROWS_OF_NETWORK
-    small = numbers and len(dataset) * dataset.inputs.shape[1] <= _MOST_CELLS_OF_NETWORK
-    auto = task.settings.model == "auto" and task.settings.class_weight != "balanced"
-    return auto and numbers and few and small and task.folds >= 2
-
-
-def learn_committee(members: Sequence[Member], trial: Trial, task: Task) -> Learned:
+def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: KeptScores) -> Learned:
     """Doubt with the chosen members, and fit them to the labels that they believe.
 
-    Doubts come from the moved predictions, which rank wrong labels better where a class is rare, belief from
-    the plain ones.
+    Belief comes from the plain predictions. Doubts come from the mean of these and of what the members say
+    out of fold once they are fitted to believed labels alone, moved towards rare classes.
     """
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
     chosen = [member for member in members if member.name in trial.choice.names]
     plain = _mean([trial.scored[member.name].out_of_fold for member in chosen])
     by_folds, _ = believed_by_folds(dataset, plain, settings, task.first_labels, _K)
     believed = task.believed(by_folds)
-    tau, held_out = trial.choice.tau, plain.held_out
+    doubts, tau, held_out = plain, trial.choice.tau, plain.held_out
     used = task.used(believed)
     if not believed.all() and held_out.any():
         again = _mean(
             [
-                score_member(
-                    member,
-                    dataset,
-                    trial.parts,
-                    seed=settings.seed,
-                    sample_weight=task.sample_weight,
-                    believed=believed,
+                kept.get(
+                    f"{member.name} again",
+                    partial(
+                        score_member,
+                        member,
+                        dataset,
+                        trial.parts,
+                        seed=settings.seed,
+                        sample_weight=task.sample_weight,
+                        believed=believed,
+                    ),
                 ).out_of_fold
                 for member in chosen
             ]
         )
+        doubts = _mean([plain, again])
         tau, _ = choose_tau(given[held_out], again.probs[held_out], _prior(task, used), settings.class_weight)
     weight = task.sample_weight
     committee = Committee(
@@ -134,7 +109,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task) -> Lear
         tau,
     )
     prior = _prior(task, np.arange(len(dataset)))
-    probs = temper(plain.probs, prior, trial.choice.tau)
+    probs = temper(doubts.probs, prior, trial.choice.tau)
     if not held_out.all():
         own = committee.probs(dataset)
         own = own if weight is None else as_if_unweighted(given, own, weight)
