@@ -60,6 +60,7 @@ def make_app() -> Any:
         demo,
         doctor,
         download,
+        export,
         noise,
         predict,
         report,
@@ -75,6 +76,7 @@ def make_app() -> Any:
     app.command()(demo.demo)
     app.command()(doctor.doctor)
     app.command()(download.download)
+    app.command()(export.export)
     app.command()(noise.noise)
     app.command()(predict.predict)
     app.command()(report.report)

@@ -23,6 +23,7 @@ from tolerant.files import read_json
 from tolerant.hints import warn_caller
 from tolerant.regular import check_regular
 from tolerant.review.noise_labels import AS_GIVEN, as_given, is_noise, read_noise_npz
+from tolerant.review.tools import decisions_of, hub_rows
 
 DROP = "drop"
 DECISIONS = ("accept", "keep", "change", DROP)
@@ -157,7 +158,8 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     run as a formula is taken off again. Rows without a new label count as not decided, but for those to
     be dropped. A row that lacks cells, or a quote that is not closed, is an error: the file was cut off.
 
-    A file of `tolerant noise` (`.csv` or `.npz`) is read as the labels that the data has.
+    A file of `tolerant noise` (`.csv` or `.npz`) is read as the labels that the data has. What Label Studio,
+    Argilla and FiftyOne export as JSON, and Parquet with these columns, are decisions, too.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
@@ -168,7 +170,7 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     """
     path = Path(path)
     check_regular(path)
-    readers = {".json": _json_rows, ".npz": read_noise_npz}
+    readers = {".json": _json_rows, ".npz": read_noise_npz, ".parquet": _parquet_rows}
     rows = readers.get(path.suffix.lower(), _csv_rows)(path)
     corrections: list[Correction] = []
     seen: set[str] = set()
@@ -233,12 +235,26 @@ def _csv_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
 
 def _json_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
     content = read_json(path)
+    try:
+        decided = decisions_of(content)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path.name} is not whole: {error!r}. Export it again.") from error
+    if decided is not None:
+        return _numbered(decided)
     rows = content.get("corrections") if isinstance(content, dict) else content
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(
             f"{path.name} must hold a list of corrections, each with id and new_label; "
             "export it from the review page."
         )
+    return _numbered(rows)
+
+
+def _parquet_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    return _numbered(hub_rows.decisions(path))
+
+
+def _numbered(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(f"entry {number}", row) for number, row in enumerate(rows, start=1)]
 
 

@@ -1,0 +1,49 @@
+"""`tolerant export`: a run's suspects for an annotation tool, or its model as one file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tolerant.review.page import MOST_SHOWN
+
+
+class Target(StrEnum):
+    """What `--to` takes."""
+
+    LABEL_STUDIO = "label-studio"
+    FIFTYONE = "fiftyone"
+    ARGILLA = "argilla"
+    DATASETS = "datasets"
+
+
+def export(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help="A run folder written by `tolerant train`.")],
+    to: Annotated[Target, typer.Option(help="The tool that shows the suspects.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write; default: the target's name, in the run folder.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of suspects.")] = MOST_SHOWN,
+) -> None:
+    """Write the suspects as an annotation tool takes them, with the suggested labels and a score.
+
+    What the tool exports again goes to `tolerant train ... --labels FILE`.
+    """
+    from tolerant.own_data.run_folder import load_run
+    from tolerant.review.tools import WRITERS, SuspectRows
+
+    saved = load_run(run)
+    folder = out or run / to.value
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise typer.BadParameter(f"{folder} is there already; name a new folder", param_hint="--out")
+    dataset = saved.load_rows()
+    suspects = saved.suspects(dataset).head(limit)
+    if not len(suspects):
+        raise ValueError(f"{run} has no suspects: its model would give every row the label it has.")
+    folder.mkdir(parents=True, exist_ok=True)
+    say = WRITERS[to.value](folder, SuspectRows(suspects, dataset))
+    typer.echo(f"{folder}: {len(suspects):,} suspects for {to.value}. {say}")
