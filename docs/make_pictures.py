@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tolerant import theory
-from tolerant.losses import REGISTRY, make_loss
+from tolerant.losses import REGISTRY, PhiLoss, make_loss
 from tolerant.report.drawing import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, STYLE, VERMILLION
 
 ROOT = Path(__file__).parents[1]
@@ -55,9 +55,9 @@ def phi_family() -> Figure:
     """Every loss of p_y with its defaults: value and weight, cross entropy behind them."""
     figure = Figure(figsize=(9.2, 6.6), layout="constrained")
     axes = list(figure.subplots(3, 5).flat)
-    losses = [info for info in REGISTRY.values() if info.is_phi]
-    for axis, info in zip(axes, losses, strict=False):
-        name, hyper = info.name, info.defaults
+    losses = [loss for loss in REGISTRY.values() if issubclass(loss, PhiLoss)]
+    for axis, loss in zip(axes, losses, strict=False):
+        name, hyper = loss.name, loss.defaults
         axis.plot(P, -np.log(P), color=GREY, lw=1, label="cross entropy")
         axis.plot(P, _value(name, hyper), color=BLUE, lw=2, label="loss")
         axis.plot(P, _weight(name, hyper), "--", color=VERMILLION, lw=2, label="weight w")

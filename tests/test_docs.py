@@ -141,9 +141,9 @@ def test_every_loss_is_in_the_guide_with_its_defaults():
     from tolerant.losses import REGISTRY
 
     lines = (ROOT / "docs" / "losses.md").read_text().splitlines()
-    for loss, info in REGISTRY.items():
-        numbers = ", ".join(f"{key}={value:g}" for key, value in info.defaults.items())
-        row = f"| `{loss}` | `{info.module.__name__}({numbers})` |"
+    for name, loss in REGISTRY.items():
+        numbers = ", ".join(f"{key}={value:g}" for key, value in loss.defaults.items())
+        row = f"| `{name}` | `{loss.__name__}({numbers})` |"
         assert sum(line.startswith(row) for line in lines) == 1, row
 
 

@@ -21,6 +21,7 @@ from tolerant.losses import (
     LinearLqLoss,
     LqLoss,
     NCELoss,
+    PhiLoss,
     SumLoss,
     TruncatedLqLoss,
     make_loss,
@@ -41,7 +42,8 @@ def just_outside(domain) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "parameter"), [(name, p) for name, info in REGISTRY.items() if info.is_phi for p in info.domains]
+    ("name", "parameter"),
+    [(name, p) for name, loss in REGISTRY.items() if issubclass(loss, PhiLoss) for p in loss.domains],
 )
 def test_at_the_ends_of_a_domain_the_loss_still_falls_with_p_y(name, parameter):
     domain, log_p_y = REGISTRY[name].domains[parameter], -torch.logspace(-6, 1.5, 50, dtype=torch.float64)
@@ -58,7 +60,7 @@ def test_at_the_ends_of_a_domain_the_loss_still_falls_with_p_y(name, parameter):
 
 
 @pytest.mark.parametrize(
-    ("name", "parameter"), [(name, p) for name, info in REGISTRY.items() for p in info.domains]
+    ("name", "parameter"), [(name, p) for name, loss in REGISTRY.items() for p in loss.domains]
 )
 def test_hyper_parameters_outside_their_domain(name, parameter):
     domain = REGISTRY[name].domains[parameter]
@@ -69,15 +71,15 @@ def test_hyper_parameters_outside_their_domain(name, parameter):
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_registry_rows_are_whole(name):
-    info = REGISTRY[name]
-    assert info.domains.keys() == info.defaults.keys()
-    assert all(value in info.domains[key] for key, value in info.defaults.items())
-    assert info.paper
-    assert info.module.__doc__
+    loss = REGISTRY[name]
+    assert loss.domains.keys() == loss.defaults.keys()
+    assert all(value in loss.domains[key] for key, value in loss.defaults.items())
+    assert loss.paper
+    assert loss.__doc__
     function = getattr(functional, f"{name.replace('-', '_')}_loss")
     shown = inspect.signature(function).parameters
-    assert {key: shown[key].default for key in info.defaults} == info.defaults
-    assert list(inspect.signature(info.module).parameters)[: len(info.defaults)] == list(info.defaults)
+    assert {key: shown[key].default for key in loss.defaults} == loss.defaults
+    assert list(inspect.signature(loss).parameters)[: len(loss.defaults)] == list(loss.defaults)
 
 
 @pytest.mark.parametrize("q", [np.float32(0.5), np.float64(0.5), np.float16(0.5)])
@@ -212,7 +214,7 @@ def test_a_pickled_loss_keeps_its_numbers():
         _ = loss.gamma
 
 
-@pytest.mark.parametrize("name", [name for name, info in REGISTRY.items() if info.defaults])
+@pytest.mark.parametrize("name", [name for name, loss in REGISTRY.items() if loss.defaults])
 def test_a_hyper_parameter_that_is_set_later_counts(name):
     """Annealing writes `loss.q = ...` between epochs."""
     torch.manual_seed(0)

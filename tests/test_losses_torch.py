@@ -32,13 +32,14 @@ from tolerant.losses import (
     LqLoss,
     MAELoss,
     NCELoss,
+    PhiLoss,
     RCELoss,
     SumLoss,
     make_loss,
 )
 
 N, C = 12, 5
-PHI_LOSSES = [name for name, info in REGISTRY.items() if info.is_phi]
+PHI_LOSSES = [name for name, loss in REGISTRY.items() if issubclass(loss, PhiLoss)]
 
 
 def example(seed: int = 0, shape: tuple[int, ...] = (N, C), dtype: torch.dtype = torch.float32):
@@ -493,15 +494,15 @@ def test_wrong_labels_are_refused_where_no_check_can_look(name, wrong):
             transformed(logits, labels)
 
 
-@pytest.mark.parametrize("wrong", [-1, C])
 @pytest.mark.parametrize("name", ["lq", "nce", *COMPOSED])
-def test_wrong_labels_are_refused_by_a_compiled_loss(name, wrong):
+def test_wrong_labels_are_refused_by_a_compiled_loss(name):
     logits, labels, _ = example(15)
-    labels[3] = wrong
     loss = COMPOSED[name]() if name in COMPOSED else make_loss(name)
     torch._dynamo.reset()
-    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
-        torch.compile(loss, backend="aot_eager", fullgraph=True)(logits, labels)
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    for labels[3] in (-1, C):
+        with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+            compiled(logits, labels)
 
 
 @pytest.mark.parametrize("name", ["lq", "truncated-lq", "nce", "cce"])

@@ -41,9 +41,9 @@ class Own(tolerant.PhiLoss):
 """
 COMMON = {"weight": "x", "ignore_index": "-1", "reduction": '"sum"'}
 # What a call is made with, beside its own numbers, which are in the registry; and numbers of the others.
-CLASSES = {f"tolerant.{info.module.__name__}": info.defaults for info in REGISTRY.values()}
+CLASSES = {f"tolerant.{loss.__name__}": loss.defaults for loss in REGISTRY.values()}
 CLASSES |= {"Own": {"epsilon": 2.0}, "tolerant.BinaryLqLoss": {"q": 0.7}, "tolerant.LinearLqLoss": {"q": 0.7}}
-FUNCTIONS = {f"functional.{name.replace('-', '_')}_loss": i.defaults for name, i in REGISTRY.items()}
+FUNCTIONS = {f"functional.{name.replace('-', '_')}_loss": loss.defaults for name, loss in REGISTRY.items()}
 FUNCTIONS |= {"functional.binary_lq_loss": {"q": 0.7}, "functional.linear_lq_loss": {"q": 0.7}}
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tolerant.cli import options as opt
-from tolerant.data.cards import downloads
+from tolerant.data.published_sets import downloads
 
 
 def download(

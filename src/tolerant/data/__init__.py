@@ -1,16 +1,16 @@
 """Data sets: published ones and your own, as arrays; torch only in `augment` and `batches`.
 
-`cards` says which sets have a name and `published` gets them; `source` picks one of the `readers` for your
-own files; `encoders` turn columns and texts into numbers.
+`published_sets` says which sets have a name, `published` gets them; `source` picks one of the `readers` for
+your own files; `encoders` turn columns and texts into numbers.
 """
 
-from tolerant.data.cards import CARDS, Card, downloads
 from tolerant.data.dataset import NoisyDataset, split_validation
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder
 from tolerant.data.encoders.text import TextEncoder
-from tolerant.data.published.download import Download, data_root
 from tolerant.data.published.fetch import download
+from tolerant.data.published.local_files import Download, data_root
+from tolerant.data.published_sets import CARDS, Card, downloads
 from tolerant.data.source import Source, load
 
 __all__ = [

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tolerant.data.cards import CARDS
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
+from tolerant.data.published_sets import CARDS
 from tolerant.data.readers.folder import load_folder, read_folder
 from tolerant.data.readers.listed import load_listed, read_listed
 from tolerant.data.readers.npz import load_npz, read_new_npz

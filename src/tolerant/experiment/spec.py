@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from tolerant.experiment.names import method_name
-from tolerant.losses.registry import loss_info
+from tolerant.losses.registry import loss_class
 from tolerant.train import PruneSchedule, Recipe, Round
 from tolerant.train.engine.recipe import check_keys
 from tolerant.train.rounds.round import check_rounds
@@ -58,7 +58,7 @@ class RunSpec:
     """The experiment it belongs to; a changed one names its changes: "gce2018-table1 epochs=2"."""
 
     def __post_init__(self) -> None:
-        resolved = {**loss_info(self.loss).defaults, **dict(self.loss_args)}
+        resolved = {**loss_class(self.loss).defaults, **dict(self.loss_args)}
         object.__setattr__(self, "loss_args", _frozen_args(resolved))
         object.__setattr__(self, "model_args", _frozen_args(self.model_args))
         object.__setattr__(self, "noise_rate", float(self.noise_rate))  # 0 and 0.0: one key
@@ -105,7 +105,7 @@ class RunSpec:
     def title(self) -> str:
         """One line for people."""
         noise = self.noise if self.noise_rate == 0 else f"{self.noise} {self.noise_rate:g}"
-        usual = loss_info(self.loss).defaults
+        usual = loss_class(self.loss).defaults
         unusual = [(name, v) for name, v in dict(self.loss_args).items() if v != usual.get(name)]
         extra = "".join(f" {name}={value}" for name, value in unusual)
         return f"{self.dataset} {noise} {self.method}{extra} seed {self.seed}"

@@ -99,19 +99,23 @@ def _split(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     return own, rivals, rival_sum, torch.expm1(own) + rival_sum
 
 
-class _LogPY(torch.autograd.Function):
+class FromInputs(torch.autograd.Function):
+    """A function whose backward pass needs its inputs and no more, so that vmap can go through it."""
+
     generate_vmap_rule = True
 
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+
+class _LogPY(FromInputs):
     @staticmethod
     def forward(logits: Tensor, labels: Tensor) -> Tensor:
         # Where the label is the maximum, e_y - 1 is exactly 0 and log1p keeps the digits of a small s;
         # elsewhere p_y <= 1/2, and what e_y - 1 + s may lose is small beside z_y - m.
         own, _, _, rest = _split(logits, labels)
         return (own - torch.log1p(rest)).squeeze(-1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -134,18 +138,12 @@ def _balanced(gradient: Tensor, at_top: Tensor) -> Tensor:
     return torch.where(at_top, -others.sum(-1, keepdim=True), others)
 
 
-class _LogSoftmax(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _LogSoftmax(FromInputs):
     @staticmethod
     def forward(logits: Tensor) -> Tensor:
         shifted = _shifted(logits)
         rest = torch.where(_at_top(logits), 0.0, torch.exp(shifted)).sum(-1, keepdim=True)
         return shifted - torch.log1p(rest)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
@@ -155,19 +153,13 @@ class _LogSoftmax(torch.autograd.Function):
         return gradient.to(logits.dtype)
 
 
-class _LogPGiven(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _LogPGiven(FromInputs):
     @staticmethod
     def forward(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
         z, t = _shifted(logits), rows_at(transition.to(compute_dtype(logits)).t(), labels)
         given = torch.logsumexp(z + torch.log(t), -1)
         not_given = torch.logsumexp(z + torch.log1p(-t), -1)
         return -softplus(not_given - given)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:

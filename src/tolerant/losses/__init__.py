@@ -30,5 +30,5 @@ globals()["__all__"] = [
         "PhiLoss",
         "SumLoss",
     ],
-    *["REGISTRY", "make_loss", *(info.module.__name__ for info in REGISTRY.values())],
+    *["REGISTRY", "make_loss", *(loss.__name__ for loss in REGISTRY.values())],
 ]

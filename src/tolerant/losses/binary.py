@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -96,24 +98,14 @@ class BinaryLqLoss(nn.Module):
         super().__init__()
         lq_or_truncated(q, k)  # refused here, not at the first call
         check_reduction(reduction)
-        self.q, self.k = q, k
+        self.q, self.k, self.ignore_index, self.reduction = q, k, ignore_index, reduction
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
-        self.ignore_index = ignore_index
-        self.reduction = reduction
 
     def forward(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        return binary_lq_loss(
-            logits,
-            labels,
-            sample_weight,
-            q=self.q,
-            k=self.k,
-            weight=self.weight,
-            pos_weight=self.pos_weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-        )
+        names = ("q", "k", "weight", "pos_weight", "ignore_index", "reduction")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return binary_lq_loss(logits, labels, sample_weight, **options)
 
     def extra_repr(self) -> str:
         return f"q={self.q}, k={self.k}"

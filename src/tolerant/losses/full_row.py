@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from tolerant.kernels.log_prob import expm1, is_class, log_softmax
+from tolerant.kernels.log_prob import FromInputs, expm1, is_class, log_softmax
 from tolerant.kernels.plain import finite_rows, phi_at, weigh
 from tolerant.losses.declaration import Common
 from tolerant.losses.domain import Inside, NotNegative, Q, Share
@@ -171,13 +171,11 @@ def _normalised(loss: PhiLoss, logits: Tensor, labels: Tensor) -> Tensor:
     return _Share.apply(own, others)
 
 
-class _LogMean(torch.autograd.Function):
+class _LogMean(FromInputs):
     """log of the mean probability over the first dimension, with all digits near 1.
 
     Autograd's derivative of expm1 is expm1 + 1, which is 0 for the p of a view that is sure of another class.
     """
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(log_p: Tensor) -> Tensor:
@@ -186,31 +184,21 @@ class _LogMean(torch.autograd.Function):
         return torch.where(in_log_space > -0.5, near_one, in_log_space)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (log_p,) = ctx.saved_tensors
         return grad * torch.softmax(log_p, 0)
 
 
-class _Share(torch.autograd.Function):
+class _Share(FromInputs):
     """a / (a + b). Autograd's 1/s - a/s^2 loses all digits of b/s^2 once b is small.
 
     Flat at its ends: 1 for a masked label, whose a is infinite; 0 for the only class left, with a = b = 0.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(a: Tensor, b: Tensor) -> Tensor:
         share: Tensor = a / (a + b)
         return torch.where(a == 0, 0.0, torch.where(a == math.inf, 1.0, share))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:

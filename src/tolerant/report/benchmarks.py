@@ -101,22 +101,19 @@ def _behind(found: dict[str, dict[str, Any]]) -> float:
 
 def prune(results: Path) -> str:
     """Memory and time of `Pruner`, from the rows of `benchmarks/bench_prune.py`."""
-    body = [
-        [
-            f"{row['rows']:,}",
-            f"{row['state_bytes_per_row']:.2f}",
-            f"{row['resident_bytes_per_row']:.2f}",
-            f"{row['build_s']:.2f}",
-            f"{row['pass_s']:.2f}",
-            f"{row['ns_per_row']:.0f}",
-            f"{row['shuffled_ns_per_row']:.0f}",
-            f"{row['update_128_us']:.0f}",
-        ]
-        for row in _read(results / "bench" / "prune.jsonl")
-    ]
-    head = ["rows", "state, bytes a row", "resident, bytes a row", "build, s", "all rows once, s"]
-    head += ["ns a row, in order", "ns a row, 10⁶ at random", "128 rows, µs"]
-    return markdown_table(head, body, "r") if body else NO_ROWS
+    columns = {
+        "rows": ("rows", ","),
+        "state_bytes_per_row": ("state, bytes a row", ".2f"),
+        "resident_bytes_per_row": ("resident, bytes a row", ".2f"),
+        "build_s": ("build, s", ".2f"),
+        "pass_s": ("all rows once, s", ".2f"),
+        "ns_per_row": ("ns a row, in order", ".0f"),
+        "shuffled_ns_per_row": ("ns a row, 10⁶ at random", ".0f"),
+        "update_128_us": ("128 rows, µs", ".0f"),
+    }
+    rows = _read(results / "bench" / "prune.jsonl")
+    body = [[format(row[name], how) for name, (_, how) in columns.items()] for row in rows]
+    return markdown_table([title for title, _ in columns.values()], body, "r") if body else NO_ROWS
 
 
 def loss_cpu(results: Path) -> str:

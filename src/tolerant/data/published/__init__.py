@@ -1,5 +1,5 @@
-"""Getting the published data sets and reading their files; `tolerant.data.cards` says which there are.
+"""Getting published data sets and reading their files; `tolerant.data.published_sets` says which there are.
 
-`download` knows where the files of a set lie and what is in them, `fetch` gets them; `layouts` are what
+`local_files` knows where the files of a set lie and what is in them, `fetch` gets them; `layouts` are what
 they are read from.
 """

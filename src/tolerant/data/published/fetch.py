@@ -21,8 +21,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from tolerant.data.cards import downloads
-from tolerant.data.published.download import Download, Root, data_root
+from tolerant.data.published.local_files import Download, Root, data_root
+from tolerant.data.published_sets import downloads
 from tolerant.data.read_errors import READ_ERRORS, reason
 from tolerant.extras import extra
 from tolerant.files import replacing

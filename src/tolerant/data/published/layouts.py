@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.published.download import Download, Root
+from tolerant.data.published.local_files import Download, Root
 from tolerant.data.read_errors import READ_ERRORS, reason
 from tolerant.data.readers.npz import MAX_RATIO, read_npz
 from tolerant.extras import extra
 
 if TYPE_CHECKING:
-    from tolerant.data.cards import Card
+    from tolerant.data.published_sets import Card
 
 # Of MNIST and sets like it: gzipped idx files of pictures and of labels.
 IDX_FILES = tuple(

@@ -8,8 +8,8 @@ from functools import partial
 
 from tolerant import class_names
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.published.download import Download, Root
 from tolerant.data.published.layouts import idx_download, load_cifar, load_cifar_n, load_digits, load_idx
+from tolerant.data.published.local_files import Download, Root
 
 
 @dataclass(frozen=True, kw_only=True)
