@@ -361,8 +361,10 @@ def test_labels_may_be_the_words_of_class_names() -> None:
     assert words.index.tolist() == find_suspects([0, 1, 0, 0], probs).index.tolist() == [2]
     with pytest.raises(ValueError, match=r"among class_names \('cat', 'dog'\); got 'cow' in row 1"):
         find_suspects(["cat", "cow", "cat", "cat"], probs, class_names=("cat", "dog"))
-    with pytest.raises(ValueError, match=r"words with class_names that say .* classes_; got words \('cat' "):
-        find_suspects(np.array(["cat", "dog", "cat", "cat"], object), probs)
+    without = find_suspects(["cat", "dog", "cat", "cat"], probs)
+    assert (without.index.tolist(), without.class_names) == ([2], ("cat", "dog"))
+    with pytest.raises(ValueError, match=r"one for each of the 2 columns .* classes_; got 1 words \('cat' "):
+        find_suspects(np.array(["cat"] * 4, object), probs)
 
 
 def test_tensors_as_a_loop_has_them() -> None:

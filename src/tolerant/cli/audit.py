@@ -10,7 +10,7 @@ import typer
 from tolerant.cli import options as opt
 from tolerant.cli.next_command import chosen_settings, next_command
 from tolerant.cli.over_ranks import train_over_ranks
-from tolerant.cli.summary import print_suspects, print_training
+from tolerant.cli.summary import print_all_rows, print_suspects, print_training
 from tolerant.own_data import Settings
 from tolerant.review.page import MOST_SHOWN
 
@@ -27,6 +27,7 @@ def audit(
     limit: Annotated[int, typer.Option(min=1, help="Largest number of suspects on the page.")] = MOST_SHOWN,
     features: opt.Features = "auto",
     folds: opt.Folds = opt.FOLDS,
+    all_rows: opt.AllRows = False,
     data_options: dict[str, Any],
     seed: opt.Seed = Settings.seed,
     device: opt.Device = "auto",
@@ -39,6 +40,7 @@ def audit(
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
     options = dict(locals())  # the arguments, before there are other variables
+    from tolerant.own_data.all_rows import write_all_rows
     from tolerant.own_data.run_folder import (
         holds_run,
         load_run,
@@ -60,6 +62,8 @@ def audit(
             limit=limit,
         )
         print_training(learned)
+        if all_rows:
+            print_all_rows(folder)
         again = next_command(rows, corrections, out=out, settings=chosen_settings(audit, options))
         print_suspects(learned.suspects, folder, again)
         return
@@ -78,5 +82,7 @@ def audit(
     reasons = run.reasons(dataset, suspects)
     with using(out):
         write_list_and_page(out, suspects, dataset, history, reasons, title=run.title, limit=limit)
+        if all_rows:
+            write_all_rows(out / "rows.csv", run, dataset, suspects)
         remove_finished_checkpoints(out)
     print_suspects(suspects, out, next_command(run.source, run.spec["labels"], out=out))

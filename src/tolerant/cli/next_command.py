@@ -49,5 +49,5 @@ def next_command(
     if out not in (None, RUN):
         words += ["--out", str(out)]
     for name, value in (settings or {}).items():
-        words += [f"--{name.replace('_', '-')}", str(value)]
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return shlex.join(words)

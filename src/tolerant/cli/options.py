@@ -101,6 +101,10 @@ ClassWeight = Annotated[
         "the rare ones as the given labels ask for; networks: none)."
     ),
 ]
+AllRows = Annotated[
+    bool,
+    typer.Option("--all-rows", help="Write rows.csv too: every row with its score, prediction and decision."),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 

@@ -42,7 +42,12 @@ def report(
 
     store = Store(results)
     if not results.is_dir():
-        raise typer.BadParameter(f"there is no folder {results}", param_hint="--results")
+        raise typer.BadParameter(
+            f"there is no folder {results}. A report is made of stored rows: those of a checkout of the "
+            "project (call it there, or name its folder results), or your own, which `tolerant reproduce` "
+            "writes",
+            param_hint="--results",
+        )
     for where in store.torn():
         typer.echo(f"{results}/{where} does not hold a complete row and was skipped", err=True)
     if docs is not None:

@@ -19,6 +19,8 @@ def print_training(learned: Learned) -> None:
         _print_tried(learned)
     epochs = f" for {learned.job.recipe.epochs} epochs" if learned.job is not None else ""
     line = f"\nTrained {learned.name}{epochs} on {used:,} of {num_rows:,} rows"
+    if learned.suspects.num_kept < used:
+        line += f", of which it kept {learned.suspects.num_kept:,} to the end"
     if used < num_rows:
         line += "; models that did not train on the others think that their labels are wrong"
     typer.echo(f"{line}.")
@@ -29,18 +31,28 @@ def _print_tried(learned: Learned) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    best = max(learned.tried, key=lambda tried: tried.score)
     table = Table(title="Models on rows they have not seen")
     table.add_column("model")
     for column in ("agreement with the given labels", "seconds"):
         table.add_column(column, justify="right")
     for tried in learned.tried:
-        name = f"{tried.name} (chosen)" if tried is best else tried.name
+        name = f"{tried.name} (chosen)" if tried.name == learned.name else tried.name
         table.add_row(name, f"{tried.score:.1%}", f"{tried.time_s:.1f}" if tried.time_s else "")
     Console().print(table)
     typer.echo(
         "Agreement: the mean of accuracy and balanced accuracy, against labels of which some are wrong."
     )
+
+
+def print_all_rows(folder: Path) -> None:
+    """Write all rows of the run in ``folder`` beside its suspects, and say where."""
+    from tolerant.own_data.all_rows import write_all_rows
+    from tolerant.own_data.run_folder import load_run
+
+    run = load_run(folder)
+    dataset = run.load_rows()
+    write_all_rows(folder / "rows.csv", run, dataset, run.suspects(dataset))
+    typer.echo(f"All rows: {folder / 'rows.csv'}")
 
 
 def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:

@@ -11,7 +11,7 @@ import typer
 from tolerant.cli import options as opt
 from tolerant.cli.next_command import RUN, chosen_settings, next_command
 from tolerant.cli.over_ranks import train_over_ranks
-from tolerant.cli.summary import print_suspects, print_training
+from tolerant.cli.summary import print_all_rows, print_suspects, print_training
 from tolerant.own_data import Settings
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.train import NETWORKS
@@ -58,6 +58,7 @@ def train(
     features: opt.Features = "auto",
     tune: opt.Tune = "none",
     folds: opt.Folds = opt.FOLDS,
+    all_rows: opt.AllRows = False,
     data_options: dict[str, Any],
     seed: opt.Seed = Settings.seed,
     device: opt.Device = "auto",
@@ -107,6 +108,8 @@ def train(
         callbacks=callbacks,
     )
     print_training(learned)
+    if all_rows:
+        print_all_rows(out)
     again = next_command(rows, corrections, out=out, settings=chosen_settings(train, options))
     print_suspects(learned.suspects, out, again)
     typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tolerant.data.column_roles import guess_roles
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
@@ -138,6 +139,20 @@ class Source:
         _check_options(read, path, options, " for rows of this run")
         columns = {name: column for name, column in columns.items() if name in _options_of(read)}
         return encoder.unlabelled(read(path, encoder, **columns | options), self.name, device)
+
+    def with_roles(self, say: Callable[[str], None]) -> Source:
+        """The same source, its columns of names and texts said where nobody has; ``say`` is told of them."""
+        path, reader = _find(self.name)
+        options: dict[str, Any] = _stripped(dict(self.options))
+        if reader != "rows" or "file" in options or "text" in options:
+            return self
+        frame = read_frame(path)
+        if (
+            options.get("label", "label") not in frame.columns
+            or _reader_of_rows(frame, options)[0] != "table"
+        ):
+            return self
+        return Source(self.name, guess_roles(frame, options, say))
 
     def absolute(self) -> Source:
         """The same source, whatever folder it is read from later."""

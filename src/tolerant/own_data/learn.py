@@ -65,7 +65,7 @@ def learn(
         start: a model that the final training goes on from. Folds start anew, since it has seen their rows.
         checkpoints: a folder, from which the same call goes on where it was cut off.
         callbacks: told of the final training of a network.
-        say: told what is about to be tried.
+        say: told what is about to be tried, and how long it takes.
     """
     num_rows = len(dataset)
     num_groups = num_rows if dataset.groups is None else len(np.unique(dataset.groups))
@@ -78,7 +78,7 @@ def learn(
     task = Task(dataset, settings, folds, sample_weight, reviewed, original_labels)
     members = [] if start is not None else members_for(dataset, settings)
     if not members:
-        learned = learn_network(candidate, task, start=start, callbacks=callbacks)
+        learned = learn_network(candidate, task, start=start, callbacks=callbacks, say=say)
         return with_evidence(learned, dataset) if settings.pretrained else learned
     kept = KeptScores(checkpoints, num_rows)
     return learn_committee(members, try_members(members, task, say, kept), task, kept)

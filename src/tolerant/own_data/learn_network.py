@@ -13,6 +13,7 @@ from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.learned import Learned
 from tolerant.own_data.lost_classes import warn_of_lost_classes
 from tolerant.own_data.out_of_fold import out_of_fold
+from tolerant.own_data.pretrained import Say
 from tolerant.own_data.task import Task
 from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.train import Callback, TrainResult
@@ -25,6 +26,7 @@ def learn_network(
     *,
     start: nn.Module | None = None,
     callbacks: Sequence[Callback] = (),
+    say: Say = lambda line: None,
 ) -> Learned:
     """As `learn` says."""
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
@@ -33,7 +35,7 @@ def learn_network(
         sample_weight = balanced_weight(given, dataset.num_classes, sample_weight)
         task = replace(task, sample_weight=sample_weight)
     scored = out_of_fold(
-        dataset, candidate, folds=task.folds, seed=settings.seed, sample_weight=sample_weight
+        dataset, candidate, folds=task.folds, seed=settings.seed, sample_weight=sample_weight, say=say
     )
     by_folds, k = believed_by_folds(dataset, scored, settings, task.first_labels, candidate.first_k)
     believed, k = task.believed(by_folds), float(current_ranks().of_rank_0(np.array([k]))[0])

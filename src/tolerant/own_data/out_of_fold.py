@@ -8,13 +8,15 @@ where fewer of them train for more epochs, as long as one for each fold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.folds import choose_folds
+from tolerant.own_data.pretrained import Say
+from tolerant.own_data.whole_time import WholeTime
 from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.train import Job, TrainResult
 
@@ -50,10 +52,12 @@ def out_of_fold(
     folds: int,
     seed: int,
     sample_weight: np.ndarray | None = None,
+    say: Say = lambda line: None,
 ) -> OutOfFold:
     """Score every row with a model fitted to the other folds; with fewer than 2 folds no row is scored.
 
-    Rows of sample weight 0 are scored and train nothing.
+    Rows of sample weight 0 are scored and train nothing. ``say`` is told how long it takes, with one training
+    more on all rows.
     """
     scored = OutOfFold.none_of(dataset)
     if folds < 2:
@@ -62,7 +66,8 @@ def out_of_fold(
 
     def plan(number: int, train: np.ndarray) -> Job:
         weight = None if sample_weight is None else sample_weight[train]
-        return candidate.plan(dataset.subset(train), weight, f"fold {number + 1} of {len(parts)}")
+        job = candidate.plan(dataset.subset(train), weight, f"fold {number + 1} of {len(parts)}")
+        return job if number else replace(job, callbacks=[WholeTime(say, _trainings(len(parts), candidate))])
 
     def score(number: int, fitted: TrainResult) -> None:
         _, held_out = parts[number]
@@ -72,6 +77,12 @@ def out_of_fold(
     plans = (plan(number, train) for number, (train, _) in enumerate(parts))
     candidate.fit_each(plans, folds, score)
     return scored.unweighted(dataset.given_labels, sample_weight)
+
+
+def _trainings(folds: int, candidate: NetworkCandidate) -> float:
+    """All trainings, counted in those on one fold's rows: the folds, and the final one on more rows."""
+    at_once = folds if candidate.device.type == "cuda" else 1  # a GPU has them side by side
+    return folds / at_once + folds / max(folds - 1, 1)
 
 
 def fold_parts(

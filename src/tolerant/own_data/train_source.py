@@ -88,7 +88,7 @@ def _train_source(
         features, side = NONE, None  # who names a network means it to see the pictures
     place = str(pick_device(device))
     data = CorrectedRows.read(
-        source,
+        source.with_roles(say),
         corrections,
         features=features,
         picture_side=side,

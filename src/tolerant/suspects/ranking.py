@@ -33,7 +33,8 @@ def find_suspects(
     """Rank the rows whose given label a model does not believe.
 
     Args:
-        given_labels: int [N]; or words, all of them among ``class_names``.
+        given_labels: int [N]; or words, all of them among ``class_names``. Without names the columns of
+            ``probs`` are those of the words in alphabetical order, as scikit-learn's ``classes_`` are.
         probs: [N, C] predictions of models that did NOT train on the row they score, from
             cross-validation or a held-out part. In the end a network fits even the wrong labels it
             trains on: scored on its own training rows, it believes them and they are missed. Train without
@@ -64,6 +65,7 @@ def find_suspects(
     """
     probs = check_probs(as_numpy(probs))
     num_rows, num_classes = probs.shape
+    class_names = _words_of(given_labels, num_classes) if class_names is None else class_names
     names = check_class_names(class_names, num_classes)
     named = class_names is not None
     given = read_labels("given_labels", given_labels, num_rows, names, named=named)
@@ -123,6 +125,15 @@ def find_suspects(
     )
 
 
+def _words_of(given_labels: ArrayLike, num_classes: int) -> list[str] | None:
+    """The words in alphabetical order, if labels are words and there are as many as classes."""
+    labels = np.asarray(as_numpy(given_labels))
+    if labels.dtype.kind not in "OUT":
+        return None
+    words = sorted({str(word) for word in labels.ravel().tolist()})
+    return words if len(words) == num_classes else None
+
+
 def as_numpy(values: Any) -> Any:
     """A tensor of any device and type, with or without a gradient, as an array; anything else as it is."""
     if not hasattr(values, "detach"):  # by what it can do, so that torch need not be there
@@ -140,9 +151,9 @@ def read_labels(
     if labels.dtype.kind in "OUT":
         if not named:
             raise ValueError(
-                f"{argument} must be whole numbers, or words with class_names that say which column of "
-                "probs is whose, such as a scikit-learn model's classes_; got words "
-                f"({labels.ravel()[0]!r} ...)."
+                f"{argument} must be whole numbers, or words: one for each of the {len(names)} columns of "
+                "probs, or with class_names that say which column is whose, such as a scikit-learn model's "
+                f"classes_; got {len(set(labels.ravel().tolist()))} words ({labels.ravel()[0]!r} ...)."
             )
         labels = _number_words(argument, labels, names)
     return check_labels(labels, len(names), argument, num_rows=num_rows)

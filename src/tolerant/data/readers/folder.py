@@ -32,7 +32,8 @@ def load_folder(
     Args:
         path: the folder.
         split: take the classes from this sub-folder (train, test ...).
-        size: resize every picture to this (height, width), or to a square; otherwise all must agree.
+        size: resize every picture to this (height, width), or to a square; without, pictures that
+            differ in size become squares of at most 64 pixels, and a warning says so.
         class_names: those of the training rows, for rows that come later.
         min_per_class: fewest pictures a class may have.
         at_most: without a size, pictures that differ or are larger become squares of this many pixels.

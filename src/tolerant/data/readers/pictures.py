@@ -95,9 +95,11 @@ def read_pictures(
         good = [row for row in range(len(files)) if row not in broken]
         if not good:
             raise ValueError(f"{source}: no picture can be read (first: {ids[0]}: {broken[0]})")
-        shape = _common_shape([heads[row] for row in good], [ids[row] for row in good], size, at_most)
+        shape, remark = _common_shape([heads[row] for row in good], [ids[row] for row in good], size, at_most)
         memory = MEMORY_BYTES if at_most is None else _MEMORY_BYTES_FOR_FEATURES
         inputs, failed = _decode_all(ImageFiles([files[row] for row in good], *shape), memory)
+    if remark:
+        warn_caller(remark)
     broken |= {good[row]: why for row, why in failed}
     if broken:
         named = "; ".join(f"{ids[row]}: {why}" for row, why in sorted(broken.items())[:10])
@@ -201,22 +203,25 @@ class _Dark(ValueError):
     """A picture on which nobody would see anything."""
 
 
-def _common_shape(heads: list[Any], ids: list[str], size: Size, at_most: int | None) -> tuple[int, int, int]:
+def _common_shape(
+    heads: list[Any], ids: list[str], size: Size, at_most: int | None
+) -> tuple[tuple[int, int, int], str]:
+    """Height, width and channels of all, and what a person should know of it."""
     channels = max(head[2] for head in heads)
     if size is not None:
         height, width = size if isinstance(size, tuple | list) else (size, size)
-        return check_whole(height, "size", least=1), check_whole(width, "size", least=1), channels
+        return (check_whole(height, "size", least=1), check_whole(width, "size", least=1), channels), ""
     (most, _), *others = Counter(head[:2] for head in heads).most_common()
     if at_most is not None and (others or max(most) > at_most):
-        return at_most, at_most, channels
+        return (at_most, at_most, channels), ""
     if others:
         other = next(row for row, head in enumerate(heads) if head[:2] != most)
-        side = min(most[0], 64)  # a size that a network learns in minutes, not hours
-        raise ValueError(
-            f"{ids[other]} is {heads[other][0]} x {heads[other][1]} pixels, others are {most[0]} x "
-            f"{most[1]}; pass size={side} (--size {side}) to resize all"
+        side = min(*most, 64)  # a size that a network learns in minutes, not hours
+        return (side, side, channels), (
+            f"pictures differ in size ({ids[other]} is {heads[other][0]} x {heads[other][1]} pixels, others "
+            f"are {most[0]} x {most[1]}): all become {side} x {side}. For another size: size=... (--size)"
         )
-    return most[0], most[1], channels
+    return (most[0], most[1], channels), ""
 
 
 def _reason(error: Exception) -> str:

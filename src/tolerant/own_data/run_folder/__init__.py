@@ -7,6 +7,7 @@ history.json        one record per epoch of a network
 audit.safetensors   of every row: the label trained on, whether a person decided it, out-of-fold
                     probabilities, pruning, a digest of its inputs
 suspects.csv        the doubtful labels, most doubtful first
+rows.csv            all rows with what is thought of their labels, where asked for
 report.html         the page to review them on
 earlier-1 ...       runs of other data or settings that were here before
 

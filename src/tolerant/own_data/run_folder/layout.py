@@ -25,6 +25,7 @@ FILES = (
     "audit.safetensors",
     "history.json",
     "suspects.csv",
+    "rows.csv",
     "report.html",
     "spec.json",
 )

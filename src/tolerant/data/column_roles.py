@@ -1,0 +1,73 @@
+"""Columns of a table that name its rows or hold texts: recognised where nobody has said so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tolerant.data.encoders.cells import as_dates, as_numbers, as_words
+from tolerant.data.encoders.findings import MAX_CATEGORIES
+
+_ID_NAME = re.compile(r"(?i)id|key|index|uuid|guid|nr|.+[ _-]id|.+[ _-](key|index)")
+_HAS_LETTERS = re.compile(r"[^\W\d_]")
+_ONE_WORD = re.compile(r"[\w.:/@#-]+")
+_WORDS_OF_TEXT = 3  # on average; names of people and places have fewer
+
+
+def guess_roles(frame: Any, options: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """The options of a table with `id`, `text` and `ignore` filled in; ``say`` is told of each.
+
+    A column in which nearly every row has another word tells a model nothing, or the row itself: it is the
+    name of the rows, or a text. A text is trained on if no column is left but names.
+    """
+    known = {options.get(role) for role in ("id", "group", "true_label")} | {options.get("label", "label")}
+    known |= {*options.get("ignore", ()), *options.get("categorical", ())}
+    kinds = {name: _kind(frame[name], str(name)) for name in frame.columns if name not in known}
+    names = [name for name, kind in kinds.items() if kind == "name"]
+    texts = [name for name, kind in kinds.items() if kind == "text"]
+    others = [name for name, kind in kinds.items() if kind == "other"]
+    found = dict(options)
+    if "id" not in options and names and frame[names[0]].is_unique and not frame[names[0]].isna().any():
+        found["id"] = names[0]
+        say(f"Column {names[0]!r} names the rows: --id {names[0]}")
+    if texts and not others:
+        longest = max(texts, key=lambda name: frame[name].astype(str).str.len().mean())
+        say(f"Column {longest!r} holds texts, and is trained on: --text {longest}")
+        return {**found, "text": longest}
+    left_out = [name for name in [*names, *texts] if name != found.get("id")]
+    if left_out and others:
+        found["ignore"] = [*options.get("ignore", ()), *left_out]
+        words = ", ".join(map(repr, left_out))
+        instead = f" To train on texts alone: --text {texts[0]}" if texts else ""
+        say(
+            f"Left out, since nearly every row has something else there: {words}. To learn from one all the "
+            f"same: --categorical {left_out[0]}.{instead}"
+        )
+    return found
+
+
+def _kind(series: Any, name: str) -> str:
+    """ "name", "text" or "other"."""
+    try:
+        numbers, empty = as_numbers(series, name)
+        if numbers is None and as_dates(series, name)[0] is not None:
+            return "other"
+        words, empty = as_words(series)
+    except ValueError:  # the reader says what is wrong with it
+        return "other"
+    filled = words[~empty]
+    if len(set(filled.tolist())) <= max(MAX_CATEGORIES, len(words) / 2):
+        return "other"
+    if numbers is not None:
+        whole = bool((numbers[~empty] % 1 == 0).all())
+        counts = np.array_equal(numbers, numbers[0] + np.arange(len(numbers)))
+        named = bool(_ID_NAME.fullmatch(name)) and len(set(filled.tolist())) == len(words)
+        return "name" if whole and (counts or named) else "other"
+    if np.mean([len(word.split()) for word in filled]) >= _WORDS_OF_TEXT:
+        return "text"
+    # Amounts such as $1,234 and dates such as 12/31/2024 have no letters: a person should rewrite them.
+    alike = [bool(_ONE_WORD.fullmatch(word) and _HAS_LETTERS.search(word)) for word in filled]
+    return "name" if np.mean(alike) > 0.9 else "other"

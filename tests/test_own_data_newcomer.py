@@ -1,0 +1,158 @@
+"""What a newcomer stumbles over: unnamed columns, pictures of many sizes, how long it takes, all rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from own_data_helpers import AT_ONCE, read, tolerant, write_pictures, write_table, write_texts
+from PIL import Image
+from typer.testing import CliRunner
+
+from tolerant.cli import make_app
+from tolerant.data import Source
+from tolerant.own_data import load_run
+from tolerant.own_data.whole_time import WholeTime
+
+
+def roles(frame: pd.DataFrame, tmp_path: Path, **options: object) -> tuple[dict[str, object], str]:
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    said: list[str] = []
+    found = Source(str(tmp_path / "rows.csv"), options).with_roles(said.append)
+    return dict(found.options), " ".join(said)
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    words = np.array(["late", "kind", "slow", "box", "good", "back", "never", "again", "fine", "broken"])
+    return pd.DataFrame(
+        {
+            "customer": [f"C-{number:05d}" for number in rng.permutation(200)],
+            "nr": np.arange(200),
+            "comment": [" ".join(rng.choice(words, 6)) for _ in range(200)],
+            "age": rng.integers(18, 80, 200),
+            "paid": [f"${number:,}" for number in rng.integers(1000, 9999, 200)],
+            "label": rng.choice(["a", "b"], 200),
+        }
+    )
+
+
+def test_names_and_texts_are_left_out_of_a_table(frame, tmp_path):
+    found, said = roles(frame, tmp_path)
+    assert found == {"id": "customer", "ignore": ["nr", "comment"]}
+    assert "Column 'customer' names the rows: --id customer" in said
+    assert "nearly every row has something else there: 'nr', 'comment'" in said
+    assert "--text comment" in said
+
+
+def test_a_text_is_trained_on_where_nothing_else_is(frame, tmp_path):
+    found, said = roles(frame.drop(columns=["age", "paid"]), tmp_path)
+    assert found == {"id": "customer", "text": "comment"}
+    assert "Column 'comment' holds texts, and is trained on: --text comment" in said
+
+
+def test_what_somebody_has_said_stays(frame, tmp_path):
+    found, said = roles(frame, tmp_path, ignore=["comment", "nr"], id="nr", categorical=["customer"])
+    assert found == {"ignore": ["comment", "nr"], "id": "nr", "categorical": ["customer"]}
+    assert said == ""
+    assert roles(frame, tmp_path, text="comment") == ({"text": "comment"}, "")
+    assert roles(frame.drop(columns=["customer", "nr", "comment"]), tmp_path) == ({}, "")
+
+
+def test_numbers_that_differ_in_every_row_are_learnt_from(frame, tmp_path):
+    frame["weight"] = np.random.default_rng(1).permutation(200) * 7
+    numbers = frame[["weight", "age", "label"]]
+    assert roles(numbers, tmp_path) == ({}, "")
+    found, _ = roles(numbers.rename(columns={"weight": "customer_id"}), tmp_path)
+    assert found == {"id": "customer_id"}
+
+
+def test_a_table_with_a_column_of_names_is_trained_and_listed_again(tmp_path):
+    write_table(tmp_path / "rows.csv")
+    said = tolerant(
+        "train", tmp_path / "rows.csv", "--out", tmp_path / "run", "--model", "linear", "--all-rows"
+    )
+    assert "Column 'key' names the rows" in said
+    assert read(tmp_path / "run" / "suspects.csv")[0]["id"].startswith("row")
+    before = (tmp_path / "run" / "rows.csv").read_text()
+    rows = read(tmp_path / "run" / "rows.csv")
+    listed = {row["id"]: row for row in read(tmp_path / "run" / "suspects.csv")}
+    assert len(rows) == 200
+    assert {row["id"] for row in rows if row["suspect"] == "yes"} == set(listed)
+    for row in rows:
+        known = listed.get(row["id"], {"suggested_label": row["given_label"], "p_right": row["p_right"]})
+        assert row["predicted_label"] == known["suggested_label"]
+        assert row["p_right"] == known["p_right"]
+    assert sum(row["kept"] == "yes" for row in rows) == load_run(tmp_path / "run").audit["kept"].sum()
+    (tmp_path / "run" / "rows.csv").unlink()
+    tolerant("audit", tmp_path / "run", "--all-rows")
+    assert (tmp_path / "run" / "rows.csv").read_text() == before
+
+
+def test_texts_with_a_column_of_names_are_read_as_texts(tmp_path):
+    write_texts(tmp_path / "texts.csv")
+    frame = pd.read_csv(tmp_path / "texts.csv")
+    rng = np.random.default_rng(0)
+    frame["text"] = [f"{text} {' '.join(rng.choice(list('xyzuvw'), 5))}" for text in frame.text]
+    frame.insert(0, "id", [f"t{number}" for number in range(len(frame))])
+    frame.to_csv(tmp_path / "texts.csv", index=False)
+    tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", "--features", "none", "--folds", 2)
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert spec["source"]["options"] == {"id": "id", "text": "text"}
+    frame[["text"]].head(3).to_csv(tmp_path / "new.csv", index=False)
+    tolerant("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert len(read(tmp_path / "p.csv")) == 3
+
+
+def test_pictures_of_many_sizes_train(tmp_path):
+    write_pictures(tmp_path / "pictures")
+    for number, path in enumerate(sorted((tmp_path / "pictures").rglob("*.png"))):
+        if number % 3:
+            Image.open(path).resize((20 + number % 5, 16)).save(path)
+    with pytest.warns(UserWarning, match=r"pictures differ in size .*: all become \d+ x \d+"):
+        tolerant("train", tmp_path / "pictures", "--out", tmp_path / "run", "--features", "none", *AT_ONCE)
+    tolerant("predict", tmp_path / "run", tmp_path / "pictures", "--out", tmp_path / "p.csv")
+    assert len(read(tmp_path / "p.csv")) == 80
+
+
+def test_the_time_of_all_trainings_is_said_once_and_only_if_long(monkeypatch):
+    class Job:
+        class recipe:
+            epochs = 100
+
+    clock = iter([0.0, *(3.0 * epoch for epoch in range(1, 50))])
+    monkeypatch.setattr("tolerant.own_data.whole_time.time.perf_counter", lambda: next(clock))
+    said: list[str] = []
+    watch = WholeTime(said.append, 6.25)
+    watch.on_start(Job, None)
+    for _ in range(10):
+        watch.on_epoch_end(Job, {})
+    assert said == ["About 31 min in all, the folds and the final training together."]
+    clock = iter([0.0, *(0.001 * epoch for epoch in range(1, 200))])
+    quick = WholeTime(said.append, 6.25)
+    quick.on_start(Job, None)
+    for _ in range(100):
+        quick.on_epoch_end(Job, {})
+    assert len(said) == 1
+
+
+def test_the_console_and_the_page_count_the_same_kept_rows(tmp_path):
+    write_table(tmp_path / "rows.csv")
+    said = tolerant(
+        "train", tmp_path / "rows.csv", "--id", "key", "--out", tmp_path / "run", "--epochs", 20, "--folds", 2
+    )
+    page = (tmp_path / "run" / "report.html").read_text()
+    kept = int(load_run(tmp_path / "run").audit["kept"].sum())
+    assert f"<dd><strong>{kept}</strong><small>of 200 rows" in page
+    assert f"on {kept} of 200 rows" in said or f"of which it kept {kept} to the end" in said
+
+
+def test_a_report_without_rows_says_what_it_needs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(make_app(), ["report", "table1"])
+    assert done.exit_code == 2
+    assert "or your own, which `tolerant reproduce` writes" in " ".join(done.output.split())
