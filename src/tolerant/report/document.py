@@ -45,7 +45,7 @@ def fill(text: str, block: Callable[[str, str], str]) -> str:
 
 
 def _block(store: Store, name: str, changed: str, folder: Path) -> str:
-    if name in (choices := {paper.called("choices"): paper.choices for paper in papers()}):
+    if name in (choices := {f"{paper.name}-choices": paper.choices for paper in papers()}):
         return markdown_table(["choice", "reason"], choices[name].items(), "l")
     if name == "table1-brief":
         return brief_table1(select(store, "table1"), select(store, "cifar-n"))
