@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # what loads on first use, for editors and type checkers
     from tolerant.suspects import find_suspects as find_suspects
     from tolerant.train import Pruner as Pruner
     from tolerant.train import PruneSchedule as PruneSchedule
+    from tolerant.train import Relabel as Relabel
+    from tolerant.train import Round as Round
 else:  # which type checkers would take for a promise of any name
 
     def __getattr__(name: str) -> Any:
@@ -43,6 +45,8 @@ __version__ = "0.1.0"
 _LAZY = {
     "Pruner": "tolerant.train",
     "PruneSchedule": "tolerant.train",
+    "Relabel": "tolerant.train",
+    "Round": "tolerant.train",
     "NoisyLabelClassifier": "tolerant.adapters.sklearn",
     "find_suspects": "tolerant.suspects",
     "data": "tolerant.data",

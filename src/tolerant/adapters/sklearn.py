@@ -43,9 +43,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     Rows that models from other folds think wrong are left out. Which model: for features classifiers are
     tried and the best taken, alone or together; for pictures, and where something is set that only networks
-    have (loss, q, k, epochs, batch_size, lr, weight_decay, validation_fraction), a network. That is trained
-    as in Zhang & Sabuncu 2018: L_q, then from a third of the epochs on only the rows whose label the model
-    believes (p_y > k), the epoch being chosen on held-out noisy rows.
+    have (loss, method, q, k, epochs, batch_size, lr, weight_decay, validation_fraction), a network. That is
+    trained as in Zhang & Sabuncu 2018: L_q, then from a third of the epochs on only the rows whose label the
+    model believes (p_y > k), the epoch being chosen on held-out noisy rows.
 
     Inputs are features (n, d), dense, sparse, a tensor or a pandas frame of numbers, or pictures: uint8
     (n, height, width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole for
@@ -55,6 +55,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     loss : str or nn.Module
         "truncated-lq" (the above), or any name of ``tolerant.losses.REGISTRY``: "lq", "cce", "mae", ...
+    method : "prune" or "rounds"
+        "prune" is the above. "rounds" leaves no row out for good: a network trains each one under the label
+        that seems to be its own, by the folds' predictions at first and then by its own, on blends of two
+        rows (mixup). ``suspects_.trained_as`` says under which.
     q : float in [0, 1] or "auto"
         Of L_q: 0 is cross entropy, 1 half of MAE; larger tolerates more noise, learns slower.
         "auto" goes by the number of classes: 0.38 for two, 0.7 (the paper's) for ten, 0.5 from 25 on
@@ -147,6 +151,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         loss: Any = "truncated-lq",
+        method: Literal["prune", "rounds"] = "prune",
         q: float | Literal["auto"] = "auto",
         k: float | Literal["auto"] = 0.5,
         model: Any = "auto",
@@ -165,6 +170,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         verbose: int = 0,
     ) -> None:
         self.loss = loss
+        self.method = method
         self.q = q
         self.k = k
         self.model = model

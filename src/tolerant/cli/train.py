@@ -18,6 +18,7 @@ from tolerant.train import NETWORKS
 
 if TYPE_CHECKING:
     from tolerant.own_data.classifiers.temper import ClassWeight
+    from tolerant.own_data.settings import Method
     from tolerant.train.engine.recipe import Precision
 
 _MODELS = (
@@ -38,6 +39,12 @@ def train(
     loss: Annotated[
         str, typer.Option(help="truncated-lq (L_q with pruning), lq, cce (cross entropy), mae ...")
     ] = str(Settings.loss),
+    method: Annotated[
+        str,
+        typer.Option(
+            help="prune (leave doubted rows out), or rounds (train them under the label that seems right)."
+        ),
+    ] = Settings.method,
     q: Annotated[
         str,
         typer.Option(
@@ -82,6 +89,7 @@ def train(
     rows = opt.make_source(source, data_options)
     settings = Settings(
         loss=loss,
+        method=cast("Method", method),  # Settings refuses a word it does not know
         q=_number_or_auto("--q", q),
         k=_number_or_auto("--k", k),
         model=model,

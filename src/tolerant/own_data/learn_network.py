@@ -10,6 +10,7 @@ from torch import nn
 
 from tolerant.own_data.believed import believed_by_folds
 from tolerant.own_data.candidate import NetworkCandidate
+from tolerant.own_data.in_rounds import in_rounds
 from tolerant.own_data.learned import Learned
 from tolerant.own_data.lost_classes import warn_of_lost_classes
 from tolerant.own_data.out_of_fold import out_of_fold
@@ -38,11 +39,16 @@ def learn_network(
         dataset, candidate, folds=task.folds, seed=settings.seed, sample_weight=sample_weight, say=say
     )
     by_folds, k = believed_by_folds(dataset, scored, settings, task.first_labels, candidate.first_k)
+    if settings.method == "rounds":
+        by_folds = np.ones(len(dataset), bool)
     believed, k = task.believed(by_folds), float(current_ranks().of_rank_0(np.array([k]))[0])
     used = task.used(believed)
     to_train = dataset if len(used) == len(dataset) else dataset.subset(used)
     used_weight = None if sample_weight is None else sample_weight[used]
     job = replace(candidate.plan(to_train, used_weight, "all rows", k), callbacks=callbacks)
+    if settings.method == "rounds":
+        taught_by = scored.probs[used] if scored.held_out[used].all() else None
+        job = in_rounds(job, taught_by, None if task.reviewed is None else task.reviewed[used])
     if start is not None:
         job = replace(job, model=start)
     result = candidate.fit(job)
@@ -57,8 +63,13 @@ def learn_network(
     kept, pruned_at = _kept_and_pruned_at(believed, used, result, p_y > k)
     if sample_weight is None:  # who weighs the classes has seen to it
         warn_of_lost_classes(dataset, probs)
-    pruned = job.prune is not None or not believed.all()
+    pruned = job.prune is not None or not believed.all() or not kept.all()
+    trained_as = None
+    if settings.method == "rounds":
+        trained_as = given.copy()
+        trained_as[used[result.train_index]] = result.labels
     suspects = task.suspects(probs, kept if pruned else None, pruned_at)
+    suspects = replace(suspects, trained_as=None if trained_as is None else trained_as[suspects.index])
     return Learned(
         result,
         job,
@@ -70,6 +81,7 @@ def learn_network(
         k=k if job.prune else None,
         seed=settings.seed,
         num_trained=len(used),
+        trained_as=trained_as,
     )
 
 

@@ -48,6 +48,9 @@ class Learned:
     """Rows that the model was fitted to, those that validated it included."""
     tried: Sequence[Tried] = ()
     """The models among which the choice was made; none if the user named one."""
+    trained_as: np.ndarray | None = None
+    """int64 [N]: the label that a row was trained under, its own where it is not `kept`; None where the
+    method changes no label."""
     doubt_prior: np.ndarray | None = None
     doubt_tau: float = 0.0
     """By which `probs` were moved towards rare classes (`tolerant.own_data.classifiers.temper`)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -12,6 +12,7 @@ from tolerant.checks import unwrap_numbers
 from tolerant.train.engine.recipe import Precision
 
 TRUNCATED = "truncated-lq"
+Method = Literal["prune", "rounds"]
 ModelFactory = Callable[[tuple[int, ...], int], nn.Module]
 
 
@@ -26,6 +27,8 @@ class Settings:
     model_args: Mapping[str, Any] = field(default_factory=dict)
     loss: str | nn.Module = TRUNCATED
     """A name of the registry. "truncated-lq" trains by the paper's algorithm: L_q, and pruning at k."""
+    method: Method = "prune"
+    """"rounds": nothing is pruned for good, but each row trains under the label that seems to be its own."""
     q: float | Literal["auto"] = "auto"
     """"auto": :func:`~tolerant.theory.choose_q`, by the number of classes; at most 0.3 for a few
     thousand photographs."""
@@ -55,6 +58,12 @@ class Settings:
             )
         if self.k != "auto" and not (isinstance(self.k, float | int) and 0 < self.k < 1):
             raise ValueError(f"k must be in (0, 1) or 'auto'; got {self.k!r}.")
+        if self.method not in get_args(Method):
+            raise ValueError(f"method must be one of {', '.join(get_args(Method))}; got {self.method!r}.")
+        if self.method == "rounds" and self.loss != TRUNCATED:
+            raise ValueError(
+                f"method 'rounds' has losses of its own; got loss {self.loss!r}. Leave one of the two out."
+            )
         if not isinstance(self.loss, str | nn.Module):
             raise ValueError(f"loss must be a name or a loss such as LqLoss(q=0.7); got {self.loss!r}.")
         for name in ("epochs", "batch_size", "lr"):
@@ -83,6 +92,7 @@ class Settings:
 # The loss, too, but classifiers know some.
 _OF_NETWORKS = (
     "model_args",
+    "method",
     "q",
     "k",
     "epochs",

@@ -13,7 +13,12 @@ from tolerant.report.selection import NO_ROWS
 # Operations to train on one picture, ResNet-34 at 32 x 32 and ResNet-18 at 28 x 28: two for each
 # multiplication, three times as many as in the forward pass alone (tests/test_models.py counts them).
 GFLOP = {"resnet34": 6.953, "resnet18": 2.734}
-AUDIT_METHODS = {"cce": "cross entropy", "cleanlab": "cleanlab", "tolerant": "tolerant"}
+AUDIT_METHODS = {
+    "cce": "cross entropy",
+    "cleanlab": "cleanlab",
+    "tolerant": "tolerant",
+    "rounds": "tolerant, rounds",
+}
 AUDIT_DATA = {
     "digits": "digits, uniform",
     "copies": "the same, a fifth of the rows four times",
@@ -24,25 +29,28 @@ AUDIT_DATA = {
 
 
 def audit(results: Path) -> str:
-    """Three ways to find wrong labels, from the rows of `benchmarks/bench_audit.py`."""
+    """Ways to find wrong labels, from the rows of `benchmarks/bench_audit.py`."""
     rows = _read(results / "bench" / "audit.jsonl")
     if not rows:
         return NO_ROWS
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["data"], row["method"]), []).append(row)
+    ways = [way for way in AUDIT_METHODS if way in {row["method"] for row in rows}]
     body = []
     for data in dict.fromkeys(row["data"] for row in rows):
-        here = {way: groups[data, way] for way in AUDIT_METHODS if (data, way) in groups}
+        here = {way: groups[data, way] for way in ways if (data, way) in groups}
         some = next(iter(here.values()))
         wrong = summary([100 * row["noise_rate"] for row in some])
         about = f"{AUDIT_DATA.get(data, data)}: {some[0]['rows']:,} rows, {wrong.mean:.0f} % wrong"
         for what, column in (("accuracy", "test_accuracy"), ("ranking", "average_precision")):
             means = {way: summary([100 * row[column] for row in group]) for way, group in here.items()}
-            numbers = [number(means.get(way), 1, absent="–") for way in AUDIT_METHODS]
+            numbers = [number(means.get(way), 1, absent="–") for way in ways]
             body.append([about if what == "accuracy" else "", what, *numbers, str(len(some))])
     # Two lines a data set: in one, GitHub cuts off the last columns, which are those of `tolerant`.
-    text = unbroken(markdown_table(["data", "measure", *AUDIT_METHODS.values(), "seeds"], body, "llr"))
+    text = unbroken(
+        markdown_table(["data", "measure", *map(AUDIT_METHODS.__getitem__, ways), "seeds"], body, "llr")
+    )
     machines = sorted({row["hardware"] for row in rows if "hardware" in row})
     return text + (f"\n\nOn {', '.join(machines)}." if machines else "")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Of the fields of `Suspects`, those with an entry for each suspect.
 _BY_SUSPECT = (
     *("index", "ids", "given_labels", "suggested_labels", "p_y", "confidence", "kept", "pruned_at"),
+    "trained_as",
 )
 _YES_NO = {None: "", True: "yes", False: "no"}
 
@@ -57,6 +58,8 @@ class Suspects:
     """[C, C] estimated, [i, j] = P(given = j given that true = i); before a review, if that is known."""
     kept_share: float | None
     """The share of all N rows that training kept."""
+    trained_as: NDArray[np.int64] | None = None
+    """[S] the label that a row was trained under, its own or another; None where rows kept theirs."""
     evidence: Evidence | None = None
     """What the suspects' neighbours say; None where rows are not features in which near means alike."""
     num_reviewed: int = 0
@@ -139,8 +142,14 @@ class Suspects:
             "p_right": self.p_right[self.index],
             "kept": [None] * len(self) if self.kept is None else self.kept,
             "pruned_at": self.prune_epochs(),
+            **({} if self.trained_as is None else {"trained_as": self._trained_as(names)}),
             **({} if self.evidence is None else {"note": self.evidence.notes()}),
         }
+
+    def _trained_as(self, names: NDArray[Any]) -> list[str]:
+        """Names of labels; empty for a row that was left out."""
+        kept = np.ones(len(self), np.bool_) if self.kept is None else self.kept
+        return np.where(kept, names[self.trained_as], "").tolist()
 
     def prune_epochs(self) -> list[int | None]:
         """`pruned_at` with None for never."""

@@ -137,6 +137,8 @@ class SavedRun:
                 groups=dataset.groups,
                 seed=self.spec["seed"] if "seed" in self.spec else self.spec["recipe"]["seed"],
             )
+            if "trained_as" in stored:
+                found = replace(found, trained_as=stored["trained_as"][found.index])
             if len(found) and all(len(stored.get(name, ())) == len(found) for name in EVIDENCE):
                 found = replace(found, evidence=Evidence(*(stored[name] for name in EVIDENCE)))
             return found

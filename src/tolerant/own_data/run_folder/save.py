@@ -56,6 +56,8 @@ def save_run(
         "pruned_at": learned.pruned_at,
         "input_digests": data.input_digests,
     }
+    if learned.trained_as is not None:
+        audit["trained_as"] = learned.trained_as
     if (evidence := learned.suspects.evidence) is not None:
         audit |= {name: getattr(evidence, name) for name in EVIDENCE}
     write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()}, digest)

@@ -53,8 +53,8 @@ class Before:
     """Of the round, the first being 0."""
     probs: Tensor
     """float32 (N, C): what the model before says of the training rows."""
-    weights: Mapping[str, Tensor]
-    """Of that model."""
+    weights: Mapping[str, Tensor] | None = None
+    """Of that model, for a network that goes on from it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -55,7 +55,7 @@ class Run:
             self.teacher = make_teacher(job, self.splits, self.train_index)
             if self.teacher is not None:
                 self.stepper.labels = self.teacher.labels
-            if job.before is not None and not job.fresh:
+            if job.before is not None and job.before.weights is not None and not job.fresh:
                 self.weights.load(job.before.weights)
             self.pruned_at = np.full(len(self.rows), -1)
             self.epoch = self.step = 0
@@ -141,7 +141,7 @@ class Run:
     def _relabel(self, teacher: Teacher) -> Iterator[bool]:
         """The model so far, in the first epochs that of the round before, says what each row trains under."""
         if self.job.before is not None and self.epoch < teacher.relabel.start_epoch:
-            teacher.decide(self.job.before.probs)
+            teacher.decide(self.job.before.probs.to(self.device))
         else:
             with self.weights.judged():
                 teacher.decide(self.probabilities())

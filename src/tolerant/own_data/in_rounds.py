@@ -1,0 +1,47 @@
+"""Rounds for people's own rows: the folds teach, or a first round where there are none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from tolerant.train.engine.job import Before, Job
+from tolerant.train.rounds.relabel import Relabel
+from tolerant.train.rounds.round import Round
+
+_LONGER = 2  # blended rows are never seen twice alike, and take as many more epochs
+_AVERAGED = 3  # epochs over which the weights are averaged
+
+
+def in_rounds(job: Job, taught_by: np.ndarray | None, trusted: np.ndarray | None) -> Job:
+    """The job as a method of rounds: rows train under the label that seems to be theirs.
+
+    ``taught_by`` are out-of-fold probabilities (N, C) of its rows, of models that have not learnt a row's own
+    label; without them a first round of the job's loss teaches. ``trusted`` rows keep their label.
+    """
+    epochs, rows = job.recipe.epochs, len(job.dataset)
+    steps = max(1, rows // job.recipe.batch_size)
+    recipe = replace(
+        job.recipe,
+        validation_fraction=0.0,  # nothing is chosen, so that every row can train
+        select="last",
+        milestones=(),
+        schedule="cosine",
+        average=1 - 1 / (_AVERAGED * steps + 1),
+    )
+    relabel = Relabel(start_epoch=max(1, epochs // 5), every=max(1, epochs // 25))
+    second = Round(epochs=_LONGER * epochs, mixup=1.0, relabel=relabel)
+    job = replace(job, recipe=recipe, prune=None, trusted=trusted)
+    if taught_by is None:
+        first = Round(epochs=epochs, loss="lq", loss_args=dict(job.loss_args))
+        return replace(job, loss="cce", loss_args={}, rounds=(first, second))
+    return replace(
+        job,
+        loss=second.loss,
+        loss_args={},
+        recipe=second.recipe(recipe),
+        relabel=relabel,
+        before=Before(1, torch.from_numpy(taught_by)),
+    )
