@@ -107,7 +107,7 @@ def test_lite_is_the_network_of_its_package():
     net.load_state_dict(torch.load(card.path(), weights_only=True))
     encoder = load_extractor("lite0", "image").encode
     pixels = encoder.frame(torch.from_numpy(PICTURES).permute(0, 3, 1, 2))
-    assert tuple(pixels.shape) == (5, 3, 112, 112)
+    assert tuple(pixels.shape) == (5, 3, 128, 128)
     with torch.inference_mode():
         plain = net.eval().extract_features(pixels).mean((2, 3))
     np.testing.assert_allclose(encoder(PICTURES)[:, 0], plain, atol=1e-4)

@@ -178,8 +178,8 @@ def test_pictures_of_different_sizes_need_no_size(folder, tmp_path):
         tolerant("train", folder, "--out", tmp_path / "run", "--features", "none", *FEW)
     tolerant("train", folder, "--out", tmp_path / "run", *FEW)
     run = load_run(tmp_path / "run")
-    assert run.encoder.picture_shape == (112, 112, 3)
-    assert run.load_rows().inputs.shape == (80, 112, 112, 3)
+    assert run.encoder.picture_shape == (128, 128, 3)
+    assert run.load_rows().inputs.shape == (80, 128, 128, 3)
 
 
 def test_a_changed_picture_is_computed_anew_and_the_others_not(folder, tmp_path):

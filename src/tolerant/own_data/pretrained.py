@@ -8,13 +8,14 @@ from typing import get_args
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_extractor
+from tolerant.data.features.bundled import LITE_SIZE
 from tolerant.own_data.network import PRETRAINED, has_photographs
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.text_features import LEAST_TO_CHOOSE, agreements, is_clearly_better
 from tolerant.train.networks.pretrained import Tune
 
 AUTO, NONE = "auto", "none"
-_BUNDLED_SIDE, _OTHER_SIDE = 112, 224
+_OTHER_SIDE = 224
 Say = Callable[[str], None]
 
 
@@ -23,7 +24,7 @@ def picture_side(wanted: str) -> int | None:
     name = default_extractor("image") if wanted == AUTO else wanted
     if name in (None, NONE):
         return None
-    return _BUNDLED_SIDE if name in BUNDLED else _OTHER_SIDE
+    return LITE_SIZE if name in BUNDLED else _OTHER_SIDE
 
 
 def to_tune(settings: Settings, features: str, tune: str) -> Settings:

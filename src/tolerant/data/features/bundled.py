@@ -19,7 +19,9 @@ from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_
 from tolerant.data.features.pictures import Body, Frame
 from tolerant.extras import extra, install_command
 
-_LITE_SIZE = 112
+# With 112 pixels the last maps are 3 x 3 instead of 4 x 4: for 0.7 of the time logistic regression told 52.8
+# instead of 53.7 % of the given labels of 5,000 photographs, out of fold.
+LITE_SIZE = 128
 
 
 @dataclass(frozen=True)
@@ -81,21 +83,21 @@ class _Pooled(nn.Module):
 
 
 def _lite_body(card: Card) -> Body:
-    """EfficientNet-Lite, at half of the picture size that it was trained with, for a quarter of the time."""
+    """EfficientNet-Lite, at half of its picture size or a little more, for a third of the time."""
     net = extra("efficientnet_lite_pytorch", install=card.extra).EfficientNet.from_name(
         f"efficientnet-{card.name}"
     )
     state = torch.load(card.path(), map_location="cpu", weights_only=True)
     net.load_state_dict(state)
-    frame = Frame(size=_LITE_SIZE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    frame = Frame(size=LITE_SIZE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
     return Body(card.name, metadata.version(card.needs[0]), _Pooled(net), frame, weights_digest(state))
 
 
 def _load_lite(card: Card, device: torch.device) -> Extractor:
     body = _lite_body(card)
     _fuse(body.net.eval())
-    # 24: the largest of its maps, 29 MB, are below the 32 MB from which glibc gives memory back after each.
-    return body.extractor(device, 24)
+    # 20: the largest of its maps, 31 MB, are below the 32 MiB from which glibc gives memory back after each.
+    return body.extractor(device, 20)
 
 
 def _fuse(pooled: Any) -> None:
