@@ -7,7 +7,8 @@
 pictures: 5,000 rows of CIFAR-10N "worse" (about 40 % of the labels wrong), the same for each seed, and
 2,000 of the test set, whose labels are clean and choose nothing. texts: TREC questions and YouTube
 comments (FOLDER/trec.json, FOLDER/youtube.json) with the labels that keyword rules vote for, with true ones,
-and with 40 % drawn at random. All methods see the same features; "average_precision" is that of the wrong
+and with 40 % drawn at random; "tolerant" is what `tolerant train` chooses of TF-IDF, features and both. All
+methods see the same features; "average_precision" is that of the wrong
 labels, ranked by the out-of-fold probability of the given label (for cleanlab its own label quality).
 tune: the network itself is trained (--tune head and all), on 10,000 of the same photographs, beside a linear
 model on its features; "validation_accuracy" is that of the given labels of a tenth of the rows, which choose
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -39,10 +41,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tolerant import NoisyLabelClassifier
-from tolerant.data import load
+from tolerant.data import Source, load
 from tolerant.data.features import extract, load_extractor
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, uniform
+from tolerant.own_data import Settings
+from tolerant.own_data.run_folder import load_run
+from tolerant.own_data.train_source import train_source
 from tolerant.train import pick_device
 
 FOLDS = 5
@@ -157,6 +162,34 @@ def ours(rows: Rows, seed: int, tiny: bool, **options: Any) -> Row:
     }
 
 
+def side_by_side(rows: Rows, seed: int, tiny: bool) -> Row:
+    """What `tolerant train` does with texts: words, the features, or both, as the given labels say."""
+    inputs, given, true, test, test_true = rows
+    processor = time.process_time()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, texts in (("train", inputs), ("test", test)):
+            frame = pd.DataFrame({"text": texts} | ({"label": given} if file == "train" else {}))
+            frame.to_csv(folder / f"{file}.csv", index=False)
+        source = Source(str(folder / "train.csv"), {"text": "text", "label": "label"})
+        settings, folds = Settings(seed=seed), TINY_FIT["folds"] if tiny else FOLDS
+        learned = train_source(
+            source, folder / "run", settings, folds=folds, device="cpu", features="auto", say=print
+        )
+        run, new = load_run(folder / "run"), Source(str(folder / "test.csv"), {"text": "text"})
+        probs = run.probs(new.read(run.encoder, run.source, "cpu"), device="cpu")
+    names = np.array(run.encoder.class_names).astype(int)
+    rate = learned.suspects.noise_rate
+    return {
+        "processor_s": round(time.process_time() - processor, 1),
+        "test_accuracy": accuracy(names[probs.argmax(1)], test_true),
+        "average_precision": scores(learned.p_y, given, true),
+        "chosen": learned.name,
+        "noise_rate": round(float((given != true).mean()), 4),
+        "estimated_rate": round(rate.estimate, 4),
+    }
+
+
 def measure(
     data: str, noise: str, seed: int, rows: Rows, name: str, tiny: bool, only: str | None
 ) -> list[Row]:
@@ -166,19 +199,17 @@ def measure(
         "threads": torch.get_num_threads(),
         "versions": versions(),
     }
-    found: list[Row] = [
-        {**said, "features": name, "method": "tolerant", **ours(rows, seed, tiny, features=name), **made}
-    ]
+    is_text = rows[0].ndim == 1
+    own = side_by_side(rows, seed, tiny) if is_text else ours(rows, seed, tiny, features=name)
+    seen = f"tf-idf, {name} or both" if is_text else name
+    found: list[Row] = [{**said, "features": seen, "method": "tolerant", **own, **made}]
     if only == "tolerant":
         return found
     x, x_test = features(rows[0], name), features(rows[3], name)
     compared = {name: (x, x_test)}
-    if rows[0].ndim == 1:
+    if is_text:
         vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2)
-        words = vectorizer.fit_transform(rows[0]), vectorizer.transform(rows[3])
-        compared["tf-idf"] = words
-        known = (words[0], *rows[1:3], words[1], rows[4])
-        found.append({**said, "features": "tf-idf", "method": "tolerant", **ours(known, seed, tiny), **made})
+        compared["tf-idf"] = vectorizer.fit_transform(rows[0]), vectorizer.transform(rows[3])
     for kind, (train, test) in compared.items():
         for method, row in regression(train, rows, test).items():
             found.append({**said, "features": kind, "method": method, **row, **made})

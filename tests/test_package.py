@@ -33,6 +33,7 @@ BELOW_ALL = {
     "locks",
     "markdown",
     "progress",
+    "ray_cluster",
     "regular",
 }
 ALLOWED: dict[str, set[str]] = {

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.sparse import SparseRows
-from tolerant.data.features import Identity, extract, load_known
+from tolerant.data.features import Identity, default_extractor, extract, load_known
 from tolerant.data.features.extractor import Kind
 from tolerant.data.standardise import moments, standardise, unit_scale
 from tolerant.own_data.classifiers.rows import OwnRows
@@ -73,7 +73,10 @@ def pick_extractor(X: Any, wanted: str, device: str) -> Identity | None:
     """Which extractor the rows X are to be turned into features by; None for none."""
     if wanted == "none":
         return None
-    found = choose_extractor(_raw(X), wanted, device=device)
+    rows = _raw(X)
+    if wanted == "auto" and rows.kind == "text":  # there are no words to compare with
+        wanted = default_extractor("text") or "none"
+    found = choose_extractor(rows, wanted, device=device)
     return None if found is None else found.identity
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,6 +68,18 @@ Tune = Annotated[
         help="Train the network that --features names on the pictures: head (its last layer) or all of it, "
         "best on a GPU; none: take its features as they are."
     ),
+]
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    local = "local"
+    ray = "ray"
+
+
+Address = Annotated[
+    str | None, typer.Option(help="Address of the Ray cluster; default: RAY_ADDRESS, else a local Ray.")
 ]
 Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
 Seed = Annotated[

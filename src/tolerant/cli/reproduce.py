@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tolerant.cli.options import Device, refuse
+from tolerant.cli.options import Address, Device, Engine, refuse
 from tolerant.experiment.papers import computed, experiments
 
 NAMES = (*experiments(), *computed())
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     Name = str
 else:
     Name = StrEnum("Name", [(name, name) for name in NAMES])
-
-
-class Engine(StrEnum):
-    """Where runs happen."""
-
-    local = "local"
-    ray = "ray"
 
 
 def _only(what: str) -> Any:
@@ -50,9 +43,7 @@ def reproduce(
     engine: Annotated[
         Engine, typer.Option(help="local: this machine; ray: a Ray cluster, one task per run.")
     ] = Engine.local,
-    address: Annotated[
-        str | None, typer.Option(help="Address of the Ray cluster; default: RAY_ADDRESS, else a local Ray.")
-    ] = None,
+    address: Address = None,
     cpus: Annotated[float, typer.Option(min=0, help="With ray: CPUs per run.")] = 1.0,
     gpus: Annotated[
         float | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -64,6 +65,10 @@ def train(
     ] = Settings.epochs,
     features: opt.Features = "auto",
     tune: opt.Tune = "none",
+    engine: Annotated[
+        opt.Engine, typer.Option(help="Where features are computed: local, or ray, by Ray Data on a cluster.")
+    ] = opt.Engine.local,
+    address: opt.Address = None,
     folds: opt.Folds = opt.FOLDS,
     all_rows: opt.AllRows = False,
     data_options: dict[str, Any],
@@ -104,6 +109,13 @@ def train(
         from tolerant.adapters.tensorboard import TensorBoardLog
 
         callbacks.append(TensorBoardLog(tensorboard))
+    compute = None
+    if engine is opt.Engine.ray:
+        from tolerant.data.features.on_ray import compute_on_ray
+
+        compute = functools.partial(compute_on_ray, address=address)
+    else:
+        opt.refuse(context, ("address",), "is for a Ray cluster; add --engine ray")
     corrections = labels or ()
     learned = train_over_ranks(
         rows,
@@ -113,6 +125,7 @@ def train(
         corrections=corrections,
         folds=folds,
         features=features,
+        compute=compute,
         callbacks=callbacks,
     )
     print_training(learned)

@@ -13,7 +13,9 @@ import numpy as np
 from tolerant.checks import check_ids
 from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import content_digests, label_digest, row_digests
-from tolerant.own_data.pretrained import NONE, Say, choose_extractor
+from tolerant.data.features import extract
+from tolerant.data.features.extract import Compute
+from tolerant.own_data.pretrained import AUTO, NONE, Say, choose_extractor
 from tolerant.own_data.settings import Settings
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
 
@@ -46,11 +48,13 @@ class CorrectedRows:
         device: str = "cpu",
         say: Say = lambda line: None,
         with_characters: bool = False,
+        compute: Compute | None = None,
     ) -> CorrectedRows:
         """Load the rows; ids and corrections that do not fit are refused now, not after hours of training.
 
         ``features``: the name of an extractor, "auto" or "none" (`choose_extractor`).
         ``picture_side``: how large pictures are wanted, ``at_most`` of `Source.load`.
+        ``compute``: where features are computed, that of `extract`.
         ``with_characters``: texts are read as words and as characters, which classifiers take.
         """
         dataset = source.load(at_most=picture_side)
@@ -59,8 +63,18 @@ class CorrectedRows:
         corrected = correct(dataset, corrections)
         dropped = np.flatnonzero(corrected.dropped)
         dataset, corrected = without_dropped(dataset, corrected)
-        extractor = choose_extractor(dataset, features, device=device, say=say)
-        fitted = InputEncoder.fit(dataset, extractor, picture_side, with_characters=with_characters)
+        beside = features == AUTO and dataset.kind == "text" and with_characters  # nobody asked for it alone
+        extractor = choose_extractor(dataset, features, device=device, say=say, beside_words=beside)
+        if compute is not None:
+            if extractor is None:
+                raise ValueError(
+                    "engine 'ray' (--engine ray) computes pretrained features, and these rows are trained on "
+                    "without. Leave it out, or name an extractor: --features NAME"
+                )
+            extract(dataset.inputs, extractor, compute)  # into the cache, where they are found from now on
+        fitted = InputEncoder.fit(
+            dataset, extractor, picture_side, with_characters=with_characters, with_words=beside
+        )
         return cls(source, dataset, fitted, tuple(corrections), corrected, dropped, digest)
 
     def trainable(self, device: str = "cpu") -> NoisyDataset:

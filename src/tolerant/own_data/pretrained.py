@@ -11,7 +11,7 @@ from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_e
 from tolerant.data.features.bundled import LITE_SIZE
 from tolerant.own_data.network import PRETRAINED, has_photographs
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.text_features import LEAST_TO_CHOOSE, agreements, is_clearly_better
+from tolerant.own_data.text_features import LEAST_TO_CHOOSE, MOST_UNASKED, agreements, is_clearly_better
 from tolerant.train.networks.pretrained import Tune
 
 AUTO, NONE = "auto", "none"
@@ -48,12 +48,18 @@ def to_tune(settings: Settings, features: str, tune: str) -> Settings:
 
 
 def choose_extractor(
-    dataset: NoisyDataset, wanted: str, *, device: str, say: Say = lambda line: None
+    dataset: NoisyDataset,
+    wanted: str,
+    *,
+    device: str,
+    say: Say = lambda line: None,
+    beside_words: bool = False,
 ) -> Extractor | None:
     """The extractor that is asked for by name; with "auto" a bundled one, where one is installed and helps.
 
     That is for photographs, pictures in colour of at least 28 x 28 pixels, and for texts whose given labels
-    it tells better than their words do. ``say`` is told of what nobody asked for.
+    it tells better than their words do, or, with ``beside_words``, it and they together. ``say`` is told of
+    what nobody asked for.
     """
     if wanted == NONE:
         return None
@@ -65,7 +71,7 @@ def choose_extractor(
             )
         return load_extractor(wanted, dataset.kind, device)
     if dataset.kind == "text":
-        return _choose_for_texts(dataset, device, say)
+        return _choose_for_texts(dataset, device, say, beside_words)
     if not has_photographs(dataset):
         return None
     name = default_extractor("image")
@@ -79,20 +85,27 @@ def choose_extractor(
     return load_extractor(name, "image", device)
 
 
-def _choose_for_texts(dataset: NoisyDataset, device: str, say: Say) -> Extractor | None:
+def _choose_for_texts(dataset: NoisyDataset, device: str, say: Say, beside_words: bool) -> Extractor | None:
     name = default_extractor("text")
     if name is None or len(dataset) < LEAST_TO_CHOOSE:
         return None
+    if len(dataset) > MOST_UNASKED and device == "cpu":
+        say(f"Trained on words: features of so many texts take long without a GPU. With: --features {name}")
+        return None
     extractor = load_extractor(name, "text", device)
-    words, features = agreements(dataset, extractor)
-    better = is_clearly_better(features, words)
+    found = agreements(dataset, extractor)
+    better = is_clearly_better(found.features, found.words)
+    taken = (
+        f"the features. Without: --features {NONE}" if better else f"the words. Otherwise: --features {name}"
+    )
+    both = ""
+    if beside_words:
+        better |= is_clearly_better(found.both, found.words)
+        both = f", {found.both.mean():.1%} by both"
+        taken = f"both. Without: --features {NONE}" if better else taken
     say(
-        f"Of {len(words):,} given labels a linear model that has not seen them tells {words.mean():.1%} by "
-        f"their words (TF-IDF) and {features.mean():.1%} by features of {name}: trained on "
-        + (
-            f"the features. Without: --features {NONE}"
-            if better
-            else f"the words. Otherwise: --features {name}"
-        )
+        f"Of {len(found.words):,} given labels a linear model that has not seen them tells "
+        f"{found.words.mean():.1%} by their words (TF-IDF), {found.features.mean():.1%} by features of "
+        f"{name}{both}: trained on {taken}"
     )
     return extractor if better else None

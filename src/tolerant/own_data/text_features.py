@@ -1,8 +1,9 @@
-"""Words or meaning: whether TF-IDF or a pretrained extractor tells the given labels of texts better."""
+"""Words or meaning: which of TF-IDF and a pretrained extractor tells the given labels of texts better."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,15 +12,25 @@ from tolerant.data.encoders.text import TextEncoder
 from tolerant.data.features import Extractor, extract
 from tolerant.extras import extra
 
+MOST_UNASKED = 20_000  # texts of which a processor computes features without being asked: some ten minutes
 LEAST_TO_CHOOSE = 300  # with fewer texts the better one is better by chance
 _ROWS, _FOLDS = 2000, 3
 
 
-def agreements(dataset: NoisyDataset, extractor: Extractor) -> tuple[np.ndarray, np.ndarray]:
-    """bool [n], of at most 2,000 texts: whether a model that has not seen it predicts its given label.
+@dataclass(frozen=True, eq=False)
+class Agreements:
+    """bool [n] each: whether a model that has not seen a text predicts its given label, by what it sees."""
 
-    By logistic regression on TF-IDF, and on the features. No true label is needed: of two models that did not
-    train on a row, the one that more often says what a person said of it has learnt more.
+    words: np.ndarray
+    features: np.ndarray
+    both: np.ndarray
+
+
+def agreements(dataset: NoisyDataset, extractor: Extractor) -> Agreements:
+    """Of at most 2,000 texts, by logistic regression on TF-IDF, on the features, and by the mean of the two.
+
+    No true label is needed: of two models that did not train on a row, the one that more often says what a
+    person said of it has learnt more.
     """
     index = np.sort(np.random.default_rng(0).permutation(len(dataset))[:_ROWS])
     texts, given = np.asarray(dataset.inputs)[index], dataset.given_labels[index]
@@ -28,7 +39,9 @@ def agreements(dataset: NoisyDataset, extractor: Extractor) -> tuple[np.ndarray,
         warnings.simplefilter("ignore")  # of texts without a known word, which is said once, in training
         by_words = words.transform(texts).matrix
     features = extract(texts, extractor)
-    return _agrees(by_words, given), _agrees(features[np.arange(len(features))], given)
+    _, labels = np.unique(given, return_inverse=True)
+    first, second = _probs(by_words, labels), _probs(features[np.arange(len(features))], labels)
+    return Agreements(*(probs.argmax(1) == labels for probs in (first, second, first + second)))
 
 
 def is_clearly_better(second: np.ndarray, first: np.ndarray) -> bool:
@@ -42,10 +55,10 @@ def is_clearly_better(second: np.ndarray, first: np.ndarray) -> bool:
     return bool(int(second.sum()) - int(first.sum()) > np.sqrt(differ))
 
 
-def _agrees(x: np.ndarray, given: np.ndarray) -> np.ndarray:
+def _probs(x: np.ndarray, labels: np.ndarray) -> np.ndarray:
     selection, linear = extra("sklearn.model_selection"), extra("sklearn.linear_model")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classes with fewer rows than folds, and of few iterations
         folds = selection.StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
-        predicted = selection.cross_val_predict(linear.LogisticRegression(max_iter=200), x, given, cv=folds)
-    return np.asarray(predicted == given)
+        model = linear.LogisticRegression(max_iter=200)
+        return np.asarray(selection.cross_val_predict(model, x, labels, cv=folds, method="predict_proba"))

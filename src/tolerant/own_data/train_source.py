@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from tolerant.data import Source
+from tolerant.data.features.extract import Compute
 from tolerant.own_data.classifiers.choose import check_model, takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import learn
@@ -34,6 +35,7 @@ def train_source(
     folds: int,
     device: str | torch.device,
     features: str = NONE,
+    compute: Compute | None = None,
     callbacks: Sequence[Callback] = (),
     limit: int = MOST_SHOWN,
     say: Say = lambda line: None,
@@ -44,6 +46,7 @@ def train_source(
     that the first had left. What a person has decided is not asked again.
 
     ``features`` is the name of a pretrained extractor, "auto" (which takes one for photographs) or "none".
+    ``compute``: where features are computed, that of `tolerant.data.features.extract`.
     ``limit`` is the most suspects on the page. ``say`` is told what was chosen and what is about to be tried.
 
     Meanwhile checkpoints are kept in the run folder: after a stop or a kill the same call goes on from them.
@@ -62,6 +65,7 @@ def train_source(
             folds=folds,
             device=device,
             features=features,
+            compute=compute,
             callbacks=callbacks,
             limit=limit,
             say=say,
@@ -77,6 +81,7 @@ def _train_source(
     folds: int,
     device: str | torch.device,
     features: str,
+    compute: Compute | None,
     callbacks: Sequence[Callback],
     limit: int,
     say: Say,
@@ -92,6 +97,7 @@ def _train_source(
         corrections,
         features=features,
         picture_side=side,
+        compute=compute if not ranks.rank else None,
         device=place,
         say=say,
         with_characters=takes_classifiers(settings) and settings.model not in ("words", "bayes"),
@@ -102,7 +108,7 @@ def _train_source(
         replace(
             settings,
             standardise=data.encoder.text is None,
-            pretrained=data.encoder.extractor is not None,
+            pretrained=data.encoder.features_alone,
         ),
         folds=folds,
         reviewed=data.corrected.reviewed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,8 @@ class Unlabelled(NamedTuple):
 class InputEncoder:
     """Pictures stay as they are, tables and texts go through an encoder that was fitted once.
 
-    Pictures and texts may go through a pretrained extractor instead (`tolerant.data.features`).
+    Pictures and texts may go through a pretrained extractor instead (`tolerant.data.features`), texts also
+    through both: then its features are the columns "meaning" beside those of words and characters.
     """
 
     kind: Kind
@@ -52,23 +53,33 @@ class InputEncoder:
         at_most: int | None = None,
         *,
         with_characters: bool = False,
+        with_words: bool = False,
     ) -> InputEncoder:
-        """For the rows to train on; ``with_characters``: texts have columns of characters too."""
+        """For the rows to train on; ``with_characters``: texts have columns of characters too.
+
+        ``with_words``: an extractor of texts gives its features beside both, not instead of them.
+        """
         kind, names, shape = dataset.kind, dataset.class_names, tuple(map(int, dataset.inputs.shape[1:]))
-        if extractor is not None:
-            size = extractor(dataset.inputs[np.arange(1)]).shape[-1]
+        size = 0 if extractor is None else extractor(dataset.inputs[np.arange(1)]).shape[-1]
+        if extractor is not None and not with_words:
             return cls(kind, (size,), names, None, None, extractor.identity, shape or None, at_most)
         if kind != "text":
             return cls(kind, shape, names, dataset.encoder, at_most=at_most)
         texts = np.asarray(dataset.inputs)
         text, characters = TextEncoder.fit(texts), CharacterEncoder.fit(texts) if with_characters else None
-        size = len(text.vocabulary) + (len(characters.columns) if characters else 0)
-        return cls(kind, (size,), names, None, text, at_most=at_most, characters=characters)
+        size += len(text.vocabulary) + (len(characters.columns) if characters else 0)
+        identity = None if extractor is None else extractor.identity
+        return cls(kind, (size,), names, None, text, identity, at_most=at_most, characters=characters)
 
     @property
     def encoded_kind(self) -> Kind:
         """What the model takes: pictures, or a table of numbers."""
         return "image" if self.kind == "image" and self.extractor is None else "table"
+
+    @property
+    def features_alone(self) -> bool:
+        """Whether the model gets nothing but an extractor's features."""
+        return self.extractor is not None and self.text is None
 
     def trainable(self, dataset: NoisyDataset, device: str = "cpu") -> NoisyDataset:
         """The rows as pictures or as a table of numbers, without what only a person looks at."""
@@ -85,18 +96,21 @@ class InputEncoder:
 
     def _numbers(self, inputs: Any, ids: Any, device: str) -> Any:
         """The rows as the model takes them."""
+        words, features = None, None
         if self.text is not None:
             texts = np.asarray(inputs)
             if self.characters is not None:
-                return self.text.transform_with(self.characters, texts, ids)
-            return self.text.transform(texts, ids)
-        if self.extractor is None:
-            return inputs
-        from tolerant.data.features import extract, load_known
+                words = self.text.transform_with(self.characters, texts, ids)
+            else:
+                words = self.text.transform(texts, ids)
+        if self.extractor is not None:
+            from tolerant.data.features import extract, load_known
 
-        return extract(
-            inputs, load_known(self.extractor, "image" if self.kind == "image" else "text", device)
-        )
+            kind: Literal["image", "text"] = "image" if self.kind == "image" else "text"
+            features = extract(inputs, load_known(self.extractor, kind, device))
+        if words is None:
+            return inputs if features is None else features
+        return words if features is None else words.beside("meaning", features[np.arange(len(features))])
 
     def unlabelled(self, rows: Unlabelled, where: Any, device: str = "cpu") -> NoisyDataset:
         """New rows for the model to label: all are given 0. ``device``: where an extractor runs."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tolerant.data.digest import row_digest
+from tolerant.extras import extra
 
 
 class SparseRows:
@@ -26,7 +27,7 @@ class SparseRows:
     def __init__(self, matrix: Any, scale: float, parts: Mapping[str, slice] | None = None) -> None:
         self._scale = scale
         self.parts = dict(parts or {})
-        """By name, which columns belong together: those of words, of characters."""
+        """By name, which columns belong together: those of words, of characters, of meaning."""
         self._matrix = (matrix.tocsr() * scale).astype(np.float32)
         self._matrix.sum_duplicates()
         self._matrix.eliminate_zeros()  # now equal rows are stored alike
@@ -47,6 +48,12 @@ class SparseRows:
     def num_cells(self) -> int:
         """How many are not zero."""
         return int(self._matrix.nnz)
+
+    def beside(self, name: str, columns: np.ndarray) -> SparseRows:
+        """The same rows with these columns behind the others, as the part ``name``."""
+        sparse, width = extra("scipy.sparse"), self.shape[1]
+        both = sparse.hstack([self.unscaled(), sparse.csr_matrix(columns)], "csr", np.float32)
+        return SparseRows(both, self._scale, {**self.parts, name: slice(width, width + columns.shape[1])})
 
     def unscaled(self) -> Any:
         """The matrix as it was given, float32."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,11 +38,25 @@ class FeatureRows:
         return np.asarray(self._stored[self._places[index]])
 
 
-def extract(inputs: Inputs, extractor: Extractor) -> FeatureRows:
+class Compute(Protocol):
+    """Puts the features of the rows ``missing`` into the cache, under their digests."""
+
+    def __call__(
+        self,
+        inputs: Inputs,
+        digests: np.ndarray,
+        missing: np.ndarray,
+        extractor: Extractor,
+        cache: FeatureCache,
+    ) -> None: ...
+
+
+def extract(inputs: Inputs, extractor: Extractor, compute: Compute | None = None) -> FeatureRows:
     """The features of pictures, uint8 (N, H, W, C), or of texts, (N,) of str.
 
     Rows that hold the same are computed once, and those that were computed before not at all. The cache
-    grows by every batch: after a kill the same call goes on, with at most a batch lost.
+    grows by every batch: after a kill the same call goes on, with at most a batch lost. ``compute`` says
+    where: `compute_here`, or on a cluster (`on_ray`).
     """
     digests = _digests(inputs)
     _, first = np.unique(digests, return_index=True)
@@ -55,12 +69,13 @@ def extract(inputs: Inputs, extractor: Extractor) -> FeatureRows:
         if not len(missing):
             return FeatureRows(stored, places, digests)
         cache.make_room(len(missing), digests)
-        _compute(inputs, digests, missing, extractor, cache)
+        (compute or compute_here)(inputs, digests, missing, extractor, cache)
 
 
-def _compute(
+def compute_here(
     inputs: Inputs, digests: np.ndarray, missing: np.ndarray, extractor: Extractor, cache: FeatureCache
 ) -> None:
+    """Batch by batch, in this process."""
     what = "pictures" if extractor.kind == "image" else "texts"
     done = 0
     with progress_bar(f"features of {what} ({extractor.identity.name})", total=len(missing)) as bar:

@@ -18,6 +18,7 @@ from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.store import Row
 from tolerant.experiment.training_data import training_data
 from tolerant.extras import extra
+from tolerant.ray_cluster import connected
 from tolerant.train import Fleet
 
 # Tasks handed over at a time: enough for an autoscaler to see what is wanted, and each holds a lock open.
@@ -133,25 +134,13 @@ class _Epochs:
 
 @contextmanager
 def _connected(cluster: Cluster) -> Iterator[Any]:
-    """The Ray that the caller or `cluster` names, else a new one; what is started here is also ended here."""
-    ray = extra("ray", install="ray")
-    if ray.is_initialized():
-        yield ray
-        return
-    quiet = {"log_to_driver": False, "logging_level": "error"}
-    address = cluster.address or os.environ.get("RAY_ADDRESS")
-    if address is None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Rows are kilobytes; by default Ray reserves a third of the memory for its objects.
-        ray.init("local", include_dashboard=False, object_store_memory=100 << 20, **quiet)
-    else:
-        ray.init(address, **quiet)
-    try:
-        if address is None:
+    """As `connected`; a new Ray of this machine must have what a run asks for."""
+    there = extra("ray", install="ray").is_initialized()
+    new = not (there or cluster.address or os.environ.get("RAY_ADDRESS"))
+    with connected(cluster.address, object_bytes=100 << 20) as ray:  # rows are kilobytes
+        if new:
             _check_room(ray.cluster_resources(), cluster)
         yield ray
-    finally:
-        ray.shutdown()
 
 
 def _check_room(there: dict[str, float], cluster: Cluster) -> None:

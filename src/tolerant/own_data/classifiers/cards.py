@@ -205,6 +205,15 @@ CLASSIFIERS = {
             seconds=lambda num_rows, cells, classes: 0.1 + 8e-8 * cells * classes,
         ),
         Card(
+            "meaning",
+            "logistic regression on the features of a pretrained extractor of texts",
+            _linear,
+            rows.meaning,
+            suits=rows.has_meaning,
+            in_auto=rows.has_meaning,
+            seconds=lambda num_rows, cells, classes: 0.1 + 4e-5 * num_rows * classes,
+        ),
+        Card(
             "bayes",
             "complement naive Bayes on words",
             _bayes,

@@ -63,6 +63,15 @@ def characters(dataset: NoisyDataset) -> Any:
     return _part(dataset, "characters")
 
 
+def meaning(dataset: NoisyDataset) -> np.ndarray:
+    """Of texts the features of a pretrained extractor, dense."""
+    return np.asarray(_part(dataset, "meaning").toarray())
+
+
+def has_meaning(dataset: NoisyDataset) -> bool:
+    return "meaning" in getattr(dataset.inputs, "parts", {})
+
+
 def columns(dataset: NoisyDataset) -> np.ndarray:
     """float32 [N, columns]: a number is itself, a category its code, and a missing one NaN.
 
