@@ -27,6 +27,7 @@ from tolerant.report.comparison import (
     to_csv,
 )
 from tolerant.report.document import brief_table1, fill
+from tolerant.report.gains import gains
 from tolerant.report.selection import select
 
 EPOCHS = 6
@@ -380,6 +381,20 @@ def test_a_document_is_filled_and_filling_twice_changes_nothing(store: Store, tm
     assert (docs.parent / "figures" / "table1.png").exists()
     assert cli("--docs", str(docs), "--results", str(store.folder)).exit_code == 0
     assert docs.read_text() == once
+
+
+def test_gains_of_pruning_are_those_of_the_same_seeds(store: Store) -> None:
+    def told() -> list[str]:
+        return gains(select(store, "table1"), "table1").splitlines()[2:]
+
+    lq = {"loss": "lq", "loss_args": {"q": 0.7}}
+    cell = "| CIFAR-10 | uniform | 0.4 | 0.5 |"
+    assert told() == [f"{cell} 7.4 | 7.4 | 7.4 |"]
+    add(store, 0.9, **lq, seed=1)  # the other method has no such run
+    assert told() == [f"{cell} 7.4 | 7.4 | 7.4 |"]
+    add(store, 0.888, **lq, seed=1, prune={"start_epoch": 3, "every": 1, "k": 0.5})
+    assert told()[0].startswith(f"{cell} 3.1 ± 6.1 (7.4, −1.2) |")
+    assert gains([], "table1") == "No stored rows yet."
 
 
 def test_the_short_table_has_a_line_for_each_cell(store: Store) -> None:

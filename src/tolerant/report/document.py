@@ -15,6 +15,7 @@ from tolerant.report.benchmarks import BENCHES
 from tolerant.report.comparison import Line, data_set_title, lines, number, table_with_notes, unbroken
 from tolerant.report.drawing import save
 from tolerant.report.figure import PICTURES, differences
+from tolerant.report.gains import gains
 from tolerant.report.selection import NO_ROWS, by_cell, cost, select
 
 BLOCK = re.compile(r"(<!-- report: (?P<name>[\w-]+)(?: (?P<changed>\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -49,6 +50,8 @@ def _block(store: Store, name: str, changed: str, folder: Path) -> str:
         return markdown_table(["choice", "reason"], choices[name].items(), "l")
     if name == "table1-brief":
         return brief_table1(select(store, "table1"), select(store, "cifar-n"))
+    if name == "table1-gains":
+        return gains(select(store, "table1"), "table1")
     if name in BENCHES:
         return BENCHES[name](Path(store.folder))
     if name in PICTURES:
