@@ -24,6 +24,7 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +67,19 @@ class Child:
 
     def __init__(self, work: Work, folder: Path, disturb: Disturb = lambda: None) -> None:
         self.begun = time.monotonic()
-        self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `wait`
+        self._said, says = os.pipe()  # not a file: those may be limited
         self.pid = os.fork()
         if self.pid == 0:
-            os.dup2(self.said.fileno(), 2)
+            os.dup2(says, 2)
             sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
             _do(work, folder, disturb)
+        os.close(says)
 
     def wait(self) -> int:
+        with open(self._said) as said:
+            self.text = said.read()
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self.took_s = time.monotonic() - self.begun
-        self.said.seek(0)
-        self.text = self.said.read()
-        self.said.close()
         return code
 
 
@@ -299,7 +300,9 @@ def main() -> None:
             chaos.trial(number)
         except Exception as error:
             failed += 1
-            kept = shutil.copytree(base / "trial", base / f"failed-{number}", dirs_exist_ok=True)
+            kept = base / f"failed-{number}"
+            with suppress(OSError):
+                shutil.copytree(base / "trial", kept)
             print(
                 f"trial {number} of seed {asked.seed} differs, its folder is {kept}: {error!r:.2000}",
                 flush=True,

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from forked import forked
 from own_data_helpers import AT_ONCE, tolerant, write_table
+from train_helpers import table
 
 from tolerant import __version__, find_suspects
 from tolerant.cli import main
 from tolerant.cli.summary import print_suspects
+from tolerant.hints import warn_caller
 
 
 @pytest.fixture
@@ -107,3 +109,23 @@ def test_a_list_that_means_little_says_so(num_rows, num_doubted, said, tmp_path,
     print_suspects(suspects, tmp_path, "tolerant train rows.csv")
     output = capsys.readouterr().out
     assert [words for words in ("no evidence yet", "too weak to judge") if words in output] == said
+
+
+def test_a_label_cannot_steer_the_terminal(tmp_path):
+    """Titles, colours and the direction of a line are shown as escapes, in tables, lines and warnings."""
+    steering = "\x1b]0;owned\x07\x1b[31mred\u202e"
+    data = table(60, noise_rate=0.3)
+    names = [f"{name}{steering}" for name in data.class_names]
+    lines = ["key,a,b,label"]
+    lines += [
+        f"row{row}{steering},{x[0]},{x[1]},{names[label]}"
+        for row, (x, label) in enumerate(zip(data.inputs, data.given_labels, strict=True))
+    ]
+    (tmp_path / f"rows{steering[:9]}.csv").write_text("\n".join(lines), "utf-8")
+    rows = (tmp_path / f"rows{steering[:9]}.csv", "--id", "key")
+    said = tolerant("train", *rows, *AT_ONCE, "--out", tmp_path / "run")
+    said += tolerant("predict", tmp_path / "run", *rows, "--out", tmp_path / "p.csv")
+    assert "\\x1b[31mred" in said.replace("\n", "")
+    assert not set(said) & set("\x1b\x07\u202e")
+    with pytest.warns(UserWarning, match=r"a\\x1b\[31m"):
+        warn_caller("a\x1b[31m")

@@ -570,9 +570,6 @@ def test_new_rows_are_read_as_the_run_remembers(tmp_path: Path) -> None:
         Source("digits").read(text_run, like)
     with pytest.raises(ValueError, match=r"does not hold rows of the kind .* \(text\)"):
         Source(str(tmp_path)).read(text_run, like)
-    assert Source("digits", {"root": Path("data")}).absolute() == Source(
-        "digits", {"root": str(Path("data").absolute())}
-    )
     picture_run = InputEncoder("image", (8, 8, 1), tuple("0123456789"))
     assert len(Source("digits", {"split": "test"}).read(picture_run, like)) == 359
 
@@ -1052,3 +1049,50 @@ def test_a_column_called_file_is_a_list_of_pictures_if_it_names_some(pictures: P
     assert load(write(pictures / "list.csv", "\n".join(["file,label,iso", *rows]))).kind == "image"
     rows = [f"report {n},{'ab'[n % 2]},{n}" for n in range(6)]
     assert load(write(pictures / "table.csv", "\n".join(["file,label,iso", *rows]))).kind == "table"
+
+
+@pytest.mark.parametrize(
+    ("column", "bad"), [("x", ["a", "b"]), ("x", b"caf\xe9"), ("label", ["a"]), ("label", b"a")]
+)
+@pytest.mark.parametrize("row", [0, 7])
+def test_a_cell_that_is_no_single_value_is_named_wherever_it_is(
+    tmp_path: Path, column: str, bad: Any, row: int
+) -> None:
+    frame = pandas.DataFrame(
+        {"x": list("uvwxyz") * 4, "z": range(24), "label": ["a", "b"] * 12}, dtype=object
+    )
+    frame.at[row, column] = bad
+    path = tmp_path / "rows.parquet"
+    if isinstance(bad, bytes):  # a column of Parquet has one type
+        frame[column] = [cell if isinstance(cell, bytes) else cell.encode() for cell in frame[column]]
+        frame.to_parquet(path)
+        row = 0
+    else:
+        path = tmp_path / "rows.jsonl"
+        frame.to_json(path, orient="records", lines=True)
+    what = "bytes" if isinstance(bad, bytes) else "lists"
+    with pytest.raises(
+        ValueError, match=rf"{path.name}: column '{column}' holds {what} \(first: row {row}\)"
+    ):
+        load(path)
+
+
+@pytest.mark.parametrize("unit", ["s", "us"])
+def test_dates_of_any_year(tmp_path: Path, unit: str) -> None:
+    days = np.array(["0001-01-01", "1969-12-31", "1970-01-02", "9999-12-31"] * 6, f"datetime64[{unit}]")
+    frame = pandas.DataFrame({"when": days, "label": ["a", "b"] * 12})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    data = load(tmp_path / "rows.parquet")
+    assert data.encoder is not None
+    (when,) = data.encoder.columns
+    assert when.kind == "date"
+    found = data.inputs[:4, 0].astype(np.float64) * when.std + when.mean
+    assert np.allclose(found, [-719162, -1, 1, 2932896], atol=1)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (6, 0), (6, 0, 5, 3), (6, 5, 5, 0)])
+def test_an_array_that_holds_nothing(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    dtype = np.float32 if len(shape) == 2 else np.uint8
+    np.savez(tmp_path / "x.npz", inputs=np.zeros(shape, dtype), labels=np.arange(shape[0]) % 2)
+    with pytest.raises(ValueError, match=r"x\.npz: inputs of shape .* hold nothing"):
+        load(tmp_path / "x.npz")

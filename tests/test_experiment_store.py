@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from wrong_values import wrong_in
 
 from tolerant.cli import make_app
-from tolerant.experiment import Store
+from tolerant.experiment import Store, missing, named_grid
 from tolerant.experiment.spec import rows_by_key
+from tolerant.experiment.time_left import GridProgress
 from tolerant.report.selection import select
 
 ROW = {"spec": {}, "versions": {}}
@@ -121,3 +123,19 @@ def test_several_writers_lose_and_double_nothing(tmp_path: Path) -> None:
         process.join()
     keys = [json.loads(line)["key"] for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
     assert sorted(keys, key=int) == [str(number) for number in range(15)]
+
+
+def test_a_row_with_anything_wrong_in_it_stops_nobody(tmp_path: Path) -> None:
+    """It is named and left aside, or read; what was stored beside it counts."""
+    results = Path(__file__).parent.parent / "results"
+    (good, other), specs = Store(results).rows()[:2], named_grid("table1")[:2]
+    store, aside = Store(tmp_path), 0
+    for wrong in wrong_in(good):
+        (tmp_path / "rows.jsonl").write_text(f"{json.dumps(wrong)}\n{json.dumps(other)}\n")
+        rows = store.rows()
+        assert rows[-1] == other
+        assert len(rows) + len(store.torn()) == 2
+        assert other["key"] in rows_by_key(rows)
+        GridProgress(missing(specs, store), rows)
+        aside += len(store.torn())
+    assert aside > 50

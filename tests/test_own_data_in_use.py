@@ -39,6 +39,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _with_its_rows(two: Path, folder: Path) -> Path:
+    shutil.copy(two / "rows.csv", folder)
+    return Path(shutil.copytree(two / "run0", folder / "run"))
+
+
 def test_a_second_training_is_refused_before_it_reads_anything(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with using(run):
@@ -57,7 +62,7 @@ def test_a_second_training_is_refused_before_it_reads_anything(tmp_path: Path) -
 
 
 def test_a_list_is_not_written_into_a_training(two: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(two / "run0", tmp_path / "run")
+    run = _with_its_rows(two, tmp_path)
     (run / "suspects.csv").write_text("old")
     with using(run), pytest.raises(ValueError, match="is in use"):
         tolerant("audit", run)
@@ -150,7 +155,7 @@ def test_a_kill_while_checkpoints_are_removed(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_a_kill_has_left_goes_with_the_next_call(two: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(two / "run0", tmp_path / "run")
+    run = _with_its_rows(two, tmp_path)
     fingerprint = load_run(run).spec["fingerprint"]
     left = [
         run / ".model.safetensors.0a1b2c3d",

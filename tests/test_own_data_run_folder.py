@@ -183,6 +183,7 @@ def _drop(path: Path, name: str) -> None:
     ],
 )
 def test_a_run_that_cannot_be_audited_keeps_its_list(trained, tmp_path, damage, message):
+    shutil.copy(trained / "data.csv", tmp_path)
     shutil.copytree(trained / "run", tmp_path / "run")
     damage(tmp_path / "run")
     (tmp_path / "run" / "suspects.csv").write_text("old")

@@ -7,6 +7,8 @@ import sys
 import warnings
 from collections.abc import Iterable
 
+from tolerant.printable import printable
+
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """A question that names the nearest known word; empty where none is near.
@@ -23,4 +25,4 @@ def warn_caller(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tolerant":
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(printable(message), stacklevel=level)

@@ -10,7 +10,9 @@ from typing import Any
 
 from tolerant.cli.signals import EndedBy
 from tolerant.extras import install_command
+from tolerant.printable import printable
 
+BAD_INPUT = 2  # as for options that are not known
 _INSTALL = install_command("app")
 
 
@@ -21,7 +23,7 @@ def main() -> None:
         app = make_app()
     except ModuleNotFoundError as missing:
         sys.exit(f"The command line needs {missing.name}: {_INSTALL}")
-    warnings.formatwarning = lambda message, *_, **__: f"tolerant: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"tolerant: {printable(message)}\n"
     ended_by = EndedBy()
     ended_by.listen()
     try:
@@ -38,8 +40,22 @@ def _run(app: Any) -> None:
     except ModuleNotFoundError as missing:
         hint = "" if "pip install" in str(missing) else f". Everything the commands use: {_INSTALL}"
         sys.exit(f"tolerant: {missing}{hint}")
-    except (ValueError, OSError) as error:  # bad input: the sentence, not the stack
-        sys.exit(f"tolerant: {error}")
+    except (ValueError, OSError, ArithmeticError) as error:  # bad input: the sentence, not the stack
+        _refuse(str(error))
+    except (MemoryError, RuntimeError) as error:
+        from tolerant.data.read_errors import is_out_of_memory, reason
+
+        if not is_out_of_memory(error):
+            raise
+        _refuse(
+            f"out of memory: {reason(error)}. Lower --size of pictures, leave columns out (--ignore), give "
+            "fewer rows, or name a smaller --model; if it was the GPU's, --device cpu has more."
+        )
+
+
+def _refuse(sentence: str) -> None:
+    print(f"tolerant: {printable(sentence)}", file=sys.stderr)
+    sys.exit(BAD_INPUT)
 
 
 def _open_streams() -> None:

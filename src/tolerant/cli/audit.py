@@ -85,4 +85,4 @@ def audit(
         if all_rows:
             write_all_rows(out / "rows.csv", run, dataset, suspects)
         remove_finished_checkpoints(out)
-    print_suspects(suspects, out, next_command(run.source, run.spec["labels"], out=out))
+    print_suspects(suspects, out, next_command(run.source, run.corrections, out=out))

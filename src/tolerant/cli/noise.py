@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tolerant.cli import options as opt
+from tolerant.cli.echo import echo
 from tolerant.noise import KINDS
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def noise(
     _write_labels(out, dataset, true, drawn)
     drawn.manifest.save(manifest_path)
     wrong = round(drawn.realised_noise_rate * len(dataset))
-    typer.echo(
+    echo(
         f"{out}: {len(dataset)} labels of {dataset.num_classes} classes, {wrong} wrong "
         f"({drawn.realised_noise_rate:.2%}), manifest in {manifest_path}"
     )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tolerant.cli.echo import echo
+
 if TYPE_CHECKING:
     from tolerant.data import Source
     from tolerant.own_data.learned import Learned
@@ -25,13 +27,13 @@ def train_over_ranks(
         if ranks.rank:
             warnings.simplefilter("ignore")  # rank 0 gives the same ones
         try:
-            say = (lambda line: None) if ranks.rank else typer.echo
+            say = (lambda line: None) if ranks.rank else echo
             learned = train_source(source, out, settings, device=device, say=say, **options)
         except KeyboardInterrupt:
             if not ranks.rank:
                 checkpoints = out / "checkpoints"
                 how = f"resumes from {checkpoints}" if checkpoints.is_dir() else "starts anew"
-                typer.echo(f"stopped; the same command {how}", err=True)
+                echo(f"stopped; the same command {how}", err=True)
             raise typer.Exit(130) from None
     if ranks.rank:
         raise typer.Exit

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tolerant.cli import options as opt
+from tolerant.cli.echo import echo
 
 
 @opt.with_data_options("split", "root", "id", "file", "text")
@@ -46,4 +47,4 @@ def predict(
     warn_of_missing_classes(names, saved.label_counts(), counts)
     most = np.argsort(-counts, kind="stable")[:5]
     shares = ", ".join(f"{names[label]} {counts[label]:,}" for label in most if counts[label])
-    typer.echo(f"{out}: {len(rows):,} rows labelled ({shares}{', ...' if len(names) > 5 else ''})")
+    echo(f"{out}: {len(rows):,} rows labelled ({shares}{', ...' if len(names) > 5 else ''})")

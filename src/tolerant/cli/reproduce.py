@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tolerant.cli.echo import echo
 from tolerant.cli.options import Address, Device, Engine, refuse
 from tolerant.experiment.papers import computed, experiments
 
@@ -105,7 +106,7 @@ def reproduce(
     store = Store(results)
     for where in store.torn():
         typer.echo(
-            f"{results}/{where} does not hold a complete row; if it was cut off, the run is repeated",
+            f"{results}/{where} does not hold a complete row and is left aside; its run is repeated",
             err=True,
         )
     if dry_run:
@@ -173,7 +174,7 @@ def _run(
             raise typer.Exit(130) from None
     typer.echo(f"{len(finished.rows)} of {len(specs)} runs are stored in {store.folder}")
     for outcome in finished.failed:
-        typer.echo(f"failed: {outcome.spec.title()} ({outcome.spec.key}): {outcome.text}", err=True)
+        echo(f"failed: {outcome.spec.title()} ({outcome.spec.key}): {outcome.text}", err=True)
     if finished.failed:
         typer.echo(f"{checkpoints}/KEY/error.txt has the full message", err=True)
     return len(finished.failed)

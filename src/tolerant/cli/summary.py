@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from tolerant.cli.echo import echo
+from tolerant.printable import printable
 
 if TYPE_CHECKING:
     from tolerant.own_data.learned import Learned
@@ -23,7 +24,7 @@ def print_training(learned: Learned) -> None:
         line += f", of which it kept {learned.suspects.num_kept:,} to the end"
     if used < num_rows:
         line += "; models that did not train on the others think that their labels are wrong"
-    typer.echo(f"{line}.")
+    echo(f"{line}.")
 
 
 def _print_tried(learned: Learned) -> None:
@@ -39,9 +40,7 @@ def _print_tried(learned: Learned) -> None:
         name = f"{tried.name} (chosen)" if tried.name == learned.name else tried.name
         table.add_row(name, f"{tried.score:.1%}", f"{tried.time_s:.1f}" if tried.time_s else "")
     Console().print(table)
-    typer.echo(
-        "Agreement: the mean of accuracy and balanced accuracy, against labels of which some are wrong."
-    )
+    echo("Agreement: the mean of accuracy and balanced accuracy, against labels of which some are wrong.")
 
 
 def print_all_rows(folder: Path) -> None:
@@ -52,7 +51,7 @@ def print_all_rows(folder: Path) -> None:
     run = load_run(folder)
     dataset = run.load_rows()
     write_all_rows(folder / "rows.csv", run, dataset, run.suspects(dataset))
-    typer.echo(f"All rows: {folder / 'rows.csv'}")
+    echo(f"All rows: {folder / 'rows.csv'}")
 
 
 def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
@@ -61,24 +60,24 @@ def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
     from tolerant.review.charts import percent
 
     rate = suspects.noise_rate
-    typer.echo(
+    echo(
         f"\n{suspects.num_rows:,} rows, {len(suspects.class_names)} classes. About {percent(rate.estimate)} "
         f"of the labels are wrong (between {percent(rate.low)} and {percent(rate.high)}); "
         f"{len(suspects):,} rows look like another class"
         + (f"; {suspects.num_reviewed:,} reviewed ones are not listed." if suspects.num_reviewed else ".")
     )
     if suspects.num_rows < LEAST_TO_PRUNE:
-        typer.echo(
+        echo(
             f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet; no row was pruned."
         )
     if suspects.weak:
-        typer.echo(
+        echo(
             "That is most of the rows: the model is too weak to judge, and only the top of the list\n"
             "means anything. More rows help, or features of a stronger pretrained model (--features)."
         )
     if len(suspects):
         _print_worst(suspects.head(10))
-    typer.echo(
+    echo(
         f"Review them in a browser: {folder / 'report.html'}   (full list: {folder / 'suspects.csv'})\n"
         f"Then train with your corrections: {next_command}"
     )
@@ -95,7 +94,8 @@ def _print_worst(suspects: Suspects) -> None:
     table.add_column("p(given)", justify="right")
     for rank, p_y in enumerate(suspects.p_y):
         given, suggested = suspects.given_labels[rank], suspects.suggested_labels[rank]
-        # As plain text: a label such as [red] is not markup.
-        cells = (str(suspects.ids[rank]), suspects.class_names[given], suspects.class_names[suggested])
-        table.add_row(*map(Plain, cells), "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")
+        # As plain text: a label such as [red] is not markup, nor is one with ESC in it a colour.
+        words = (str(suspects.ids[rank]), suspects.class_names[given], suspects.class_names[suggested])
+        cells = (Plain(printable(word, one_line=True)) for word in words)
+        table.add_row(*cells, "< 0.001" if p_y < 0.0005 else f"{p_y:.3f}")
     Console().print(table)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from tolerant.cli import options as opt
+from tolerant.cli.echo import echo
 from tolerant.cli.next_command import RUN, chosen_settings, next_command
 from tolerant.cli.over_ranks import train_over_ranks
 from tolerant.cli.summary import print_all_rows, print_suspects, print_training
@@ -133,7 +134,7 @@ def train(
         print_all_rows(out)
     again = next_command(rows, corrections, out=out, settings=chosen_settings(train, options))
     print_suspects(learned.suspects, out, again)
-    typer.echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
+    echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
 
 
 def _check_loss_options(context: typer.Context, loss: str, k: str, epochs: int | None, folds: int) -> None:

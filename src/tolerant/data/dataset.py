@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from tolerant.checks import check_labels
+from tolerant.printable import printable
 
 if TYPE_CHECKING:
     from tolerant.data.encoders.columns import TableEncoder
@@ -109,7 +110,9 @@ class NoisyDataset:
         return len(self.given_labels)
 
     def __repr__(self) -> str:
-        names = ", ".join(self.class_names[:5]) + (", ..." if self.num_classes > 5 else "")
+        names = printable(", ".join(self.class_names[:5]), one_line=True) + (
+            ", ..." if self.num_classes > 5 else ""
+        )
         shape = "" if self.kind == "text" else f" {tuple(self.inputs.shape[1:])}"
         return f"NoisyDataset({len(self):,} rows of {self.kind}{shape}, {self.num_classes} classes: {names})"
 

@@ -25,3 +25,13 @@ def reason(error: BaseException) -> str:
     """
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0] if len(lines[0]) <= 300 else f"{lines[0][:297]}..."
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Python's own, a device's, or that of torch on a processor, which is a RuntimeError like any other.
+
+    >>> is_out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"))
+    True
+    """
+    words = ("DefaultCPUAllocator", "not enough memory", "CUDA out of memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)

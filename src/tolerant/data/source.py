@@ -154,13 +154,6 @@ class Source:
             return self
         return Source(self.name, guess_roles(frame, options, say))
 
-    def absolute(self) -> Source:
-        """The same source, whatever folder it is read from later."""
-        options = dict(self.options)
-        if options.get("root") is not None:
-            options["root"] = _absolute(options["root"])
-        return Source(self.name if self.name in CARDS else _absolute(self.name), options)
-
 
 def _find(name: str) -> tuple[Path, str]:
     """Where it is, and which of `READERS` reads it; "rows" for a table, of which more must be known."""
@@ -221,7 +214,3 @@ def _check_options(
         if name not in known:
             taken = ", ".join(known) or "none"
             raise ValueError(f"{path} takes no option {name!r}{use}; it takes {taken}")
-
-
-def _absolute(path: str | os.PathLike[str]) -> str:
-    return os.path.abspath(os.path.expanduser(path))

@@ -162,9 +162,9 @@ def rows_by_key(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         found.setdefault(row["key"], row)
-        if row["versions"]["training"] == TRAINING_VERSION:
+        if row["versions"].get("training") == TRAINING_VERSION:
             try:
                 found.setdefault(RunSpec.from_dict(row["spec"]).key, row)
-            except ValueError:
-                continue  # a value that no longer exists
+            except (ValueError, TypeError, LookupError, AttributeError):
+                continue  # a value that no longer exists, or never did
     return found

@@ -17,6 +17,16 @@ from tolerant.locks import FileLock
 Row = dict[str, Any]
 LOCK = ".lock"
 _OURS = {"key": str, "spec": dict, "versions": dict}  # another tool's file here may have keys, too
+_NUMBER = (int, float)
+# What a line has beyond that must be of its kind, or whoever edited it would stop all others from being read.
+_KINDS: dict[str, dict[str, Any]] = {
+    "": {"result": dict, "history": str, "hardware": str, "finished": str}
+    | dict.fromkeys(("time_s", "device_s", "side_by_side"), _NUMBER),
+    "versions": {"training": int},
+    "spec": {"recipe": dict, "loss_args": dict, "model_args": dict, "noise_rate": _NUMBER}
+    | {"prune": (dict, type(None))}
+    | dict.fromkeys(("protocol", "dataset", "model", "loss", "noise", "transition"), str),
+}
 COLUMNS_DIGITS = 5  # significant digits of a history column: finer than any figure or table shows
 
 
@@ -44,7 +54,7 @@ class Store:
         return {row["key"] for row in self.rows()}
 
     def torn(self) -> list[str]:
-        """`file:line` of the lines that hold no row: a writer was killed inside, or they are not ours."""
+        """`file:line` of the lines that hold no row: cut off by a kill, edited, or not ours."""
         return [where for row, where in self._lines() if row is None]
 
     def append(self, row: Mapping[str, Any], *, file: str = "runs.jsonl") -> bool:
@@ -115,7 +125,20 @@ def _parse(line: bytes) -> Row | None:
     except (ValueError, RecursionError):
         return None
     ours = isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in _OURS.items())
-    return row if ours else None
+    return row if ours and _has_right_kinds(row) else None
+
+
+def _has_right_kinds(row: Row) -> bool:
+    for part, kinds in _KINDS.items():
+        fields = row[part] if part else row
+        if not all(isinstance(fields[name], kind) for name, kind in kinds.items() if name in fields):
+            return False
+    recipe, result = row["spec"].get("recipe", {}), row.get("result", {})
+    whole = (
+        all(isinstance(recipe.get(name, 1), int) for name in ("seed", "epochs")) and recipe.get("epochs") != 0
+    )
+    rules = [at for at in result.values() if isinstance(at, dict)]
+    return whole and all(isinstance(at.get("test_accuracy"), _NUMBER) for at in rules)
 
 
 def _rounded(value: Any) -> Any:

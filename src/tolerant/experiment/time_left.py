@@ -29,7 +29,12 @@ def estimate_s(spec: RunSpec, rows: Iterable[Row] = ()) -> float:
     known: dict[tuple[bool, bool], list[float]] = {}
     for row in rows:
         other = row["spec"]
-        if (other["dataset"], other["model"]) == (spec.dataset, spec.model):
+        whole = {"protocol", "prune", "recipe"} <= other.keys() and "epochs" in other["recipe"]
+        if (
+            whole
+            and "device_s" in row
+            and (other.get("dataset"), other.get("model")) == (spec.dataset, spec.model)
+        ):
             # Another protocol may score every epoch; a run that prunes trains on less.
             same_protocol = protocol_name(other["protocol"]) == protocol_name(spec.protocol)
             alike = same_protocol, bool(other["prune"]) == bool(spec.prune)

@@ -27,15 +27,32 @@ _SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
 def as_words(series: Any) -> tuple[np.ndarray, np.ndarray]:
     """(object (N,) of str, bool (N,) where the cell is missing)."""
     cells = series.to_numpy(object)
-    for cell in cells[:1]:
-        if isinstance(cell, list | dict | tuple | np.ndarray):
-            raise ValueError(
-                f"column {series.name!r} holds lists; only numbers, dates and words are read. Make a column "
-                f"of each entry, or leave it out: ignore=[{series.name!r}] (--ignore {series.name!r})"
-            )
+    refuse_nested(series, cells)
     words = np.array([str(cell).strip() for cell in cells], object)
     empty = np.fromiter((word.lower() in MISSING for word in words), bool, len(words))
     return words, empty | np.asarray(series.isna(), bool)
+
+
+_NESTED = (list, dict, tuple, set, np.ndarray)
+
+
+def refuse_nested(series: Any, cells: Any) -> None:
+    """A ValueError for the first cell that is no single value, wherever it is, or is bytes."""
+    if series.dtype != object:
+        return
+    where = f"{series.attrs['path']}: " if "path" in series.attrs else ""
+    way_out = f"leave it out: ignore=[{series.name!r}] (--ignore {series.name!r})"
+    for row, cell in zip(series.index, cells, strict=True):
+        if isinstance(cell, _NESTED):
+            raise ValueError(
+                f"{where}column {series.name!r} holds lists (first: row {row}); only numbers, dates and "
+                f"words are read. Make a column of each entry, or {way_out}"
+            )
+        if isinstance(cell, bytes | bytearray | memoryview):
+            raise ValueError(
+                f"{where}column {series.name!r} holds bytes (first: row {row}), which may be text in any "
+                f"encoding. Save it as text: column.str.decode('utf-8'); or {way_out}"
+            )
 
 
 def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
@@ -131,8 +148,10 @@ def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     pandas = extra("pandas")
     day = pandas.Timedelta(days=1)
     if pandas.api.types.is_datetime64_any_dtype(series.dtype):
-        days = (series - pandas.Timestamp(0, tz=series.dt.tz)) / day
-        numbers = days.to_numpy(np.float64, na_value=np.nan)
+        # Not a difference of times, which ends at the year 2262 for some units and not for others.
+        seconds = series.dt.tz_localize(None) if series.dt.tz is None else series.dt.tz_convert(None)
+        seconds = seconds.to_numpy("datetime64[us]").astype(np.float64) / 1e6
+        numbers = np.where(np.asarray(series.isna(), bool), np.nan, seconds / 86_400)
         return numbers, np.isnan(numbers)
     words, empty = as_words(series)
     cells = pandas.Series(words[~empty], dtype=object)

@@ -12,6 +12,7 @@ import numpy as np
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, not_numbers
 from tolerant.data.encoders.findings import MAX_CATEGORIES, Findings
 from tolerant.data.standardise import moments, standardise
+from tolerant.progress import progress_bar
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,13 @@ class TableEncoder:
             )
         findings = Findings()
         columns = []
-        for name in frame.columns:
-            column = _fit_column(frame[name], name, name in categorical, findings)
-            if column is not None:
-                columns.append(column)
+        with progress_bar("read columns", total=len(frame.columns)) as bar:
+            for number, (name, series) in enumerate(frame.items(), start=1):
+                column = _fit_column(series, name, name in categorical, findings)
+                if column is not None:
+                    columns.append(column)
+                if number % 100 == 0:
+                    bar.update(number)
         findings.warn(num_columns=len(frame.columns))
         if not columns:
             raise ValueError("the table has no column with values beside the label")
@@ -102,8 +106,9 @@ class TableEncoder:
                 "Name one so, add it with empty cells, which count as missing, or train again without it"
             )
         features: list[np.ndarray] = []
+        series = dict(frame.items())
         for column in self.columns:
-            features += column.features(frame[column.name])
+            features += column.features(series[column.name])
         table = np.empty((len(frame), len(features)), np.float32)
         for place, feature in enumerate(features):
             table[:, place] = feature

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tolerant.data.encoders.cells import refuse_nested
 from tolerant.hints import warn_caller
 
 _MOST_NAMED = 20  # columns in a message
@@ -120,6 +121,7 @@ def _group_numbers(frame: Any, name: str, label: str, path: Any) -> np.ndarray:
 
 
 def _words(frame: Any, name: str) -> list[str]:
+    refuse_nested(frame[name], frame[name].to_numpy(object))
     return [
         "" if missing
         else str(int(cell)) if isinstance(cell, float) and cell.is_integer()

@@ -167,6 +167,8 @@ def _pick(
 
 
 def _as_inputs(x: np.ndarray, path: Any) -> tuple[np.ndarray, Kind]:
+    if 0 in x.shape:
+        raise ValueError(f"{path}: inputs of shape {x.shape} hold nothing; every axis must be 1 or more")
     if x.dtype == np.uint8 and x.ndim in (3, 4):
         x = x[..., None] if x.ndim == 3 else x
         if x.shape[-1] > 4:

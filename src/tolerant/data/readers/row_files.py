@@ -65,6 +65,7 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
     except Exception as error:  # pandas and pyarrow raise many kinds of their own
         raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
     frame.columns = _stripped([str(name) for name in frame.columns])
+    frame.attrs["path"] = str(path)
     frame.index = range(len(frame))  # messages name rows by it, even where some are left out
     if not len(frame):
         raise ValueError(f"{path} has no rows")

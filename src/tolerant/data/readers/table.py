@@ -92,9 +92,16 @@ def read_table(path: Path, encoder: InputEncoder, *, id: str | None = None) -> U
 
 def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
     """A column that repeats the label, in whatever words, makes every label look right."""
+    if len(given) < _FEWEST_TO_JUDGE:
+        return
     pandas = extra("pandas")
-    for name in features.columns if len(given) >= _FEWEST_TO_JUDGE else ():
-        for rows in (1000, len(given)):  # nearly every column is done with after the first
+    few = min(1000, len(given))
+    num_labels = len(set(given[:few].tolist()))
+    for name, column in features.iloc[:few].items():
+        # Nearly every column is done with here, by one look at a thousand cells: a table may have 100,000.
+        if len(set(map(str, column.to_numpy(object)))) != num_labels:
+            continue
+        for rows in (few, len(given)):
             codes, words = pandas.factorize(features[name].iloc[:rows].astype(str))
             labels = len(np.unique(given[:rows]))
             pairs = len(np.unique(codes * (given.max() + 1) + given[:rows]))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoders.cells import refuse_nested
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.readers.labels import check_columns, check_ignored, labelled_rows, row_ids
 from tolerant.data.readers.row_files import read_frame
@@ -64,5 +65,6 @@ def read_texts(path: Path, encoder: InputEncoder, *, text: str = "text", id: str
 
 def _texts(frame: Any, name: str) -> np.ndarray:
     """The cells of a column as they are, object (N,) of str; "" for a missing one."""
+    refuse_nested(frame[name], frame[name].to_numpy(object))
     cells = zip(frame[name].to_numpy(object), frame[name].isna(), strict=True)
     return np.array(["" if missing else str(cell) for cell, missing in cells], object)

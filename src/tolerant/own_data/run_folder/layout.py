@@ -17,6 +17,12 @@ EVIDENCE = ("near_given", "near_suggested", "twin", "lonely")  # fields of `Evid
 DIGEST = "run_digest"  # what spec.json, model and audit have in common
 FORMAT = 3
 READABLE = (2, 3)  # before 3 every model was a network
+# Of an epoch's record, what the page draws.
+CURVES = {
+    "train_loss": "training loss",
+    "validation_accuracy": "held-out rows labelled as given",
+    "kept_fraction": "kept, of the rows that the folds left in",
+}
 LOCK = ".tolerant.lock"
 # In the order in which a run is set aside; if that is interrupted, the rest follows the next time.
 FILES = (

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tolerant.data import InputEncoder, NoisyDataset, Source
+from tolerant.data import CARDS, InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import label_digest
 from tolerant.data.standardise import Preprocess
 from tolerant.files import read_json
@@ -24,6 +24,7 @@ from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.reasons import find_reasons
 from tolerant.own_data.run_folder.in_use import holder
 from tolerant.own_data.run_folder.layout import (
+    CURVES,
     DIGEST,
     EVIDENCE,
     FORMAT,
@@ -33,6 +34,7 @@ from tolerant.own_data.run_folder.layout import (
     holds_stopped_training,
     read_tensors,
 )
+from tolerant.own_data.run_folder.places import found_features, found_path, found_source
 from tolerant.own_data.run_folder.same_data import warn_of_edits
 from tolerant.review.page import Reason
 from tolerant.suspects import Suspects
@@ -69,7 +71,7 @@ class SavedRun:
     @property
     def title(self) -> str:
         """What the data is called."""
-        return Path(self.source.name).name
+        return Path(os.path.abspath(self.source.name)).name
 
     def load_rows(self) -> NoisyDataset:
         """The data it was trained on, as it is now; a table is encoded as it was in training.
@@ -77,6 +79,12 @@ class SavedRun:
         A ValueError if ids or labels have changed. Rows that a person has dropped are not there, and what
         stood in place of the labels of the source does.
         """
+        name = self.source.name
+        if name not in CARDS and not Path(name).expanduser().exists():
+            raise FileNotFoundError(
+                f"the rows of {self.folder} are not at {name}, as seen from it. Put them there, or beside it "
+                "under that name, or train again."
+            )
         rows = self.source.load(self.encoder.encoder, at_most=self.encoder.at_most)
         with _naming_damage(self.folder):
             if self.spec["label_digest"] != label_digest(rows.ids, rows.given_labels):
@@ -90,8 +98,17 @@ class SavedRun:
     def probs(self, dataset: NoisyDataset, *, device: str = "auto") -> np.ndarray:
         """float32 [N, C]: what the model predicts for these rows."""
         if isinstance(self.model, Committee):
-            return self.model.probs(dataset)
-        return self.model.probs(dataset, pick_device(device))
+            probs = self.model.probs(dataset)
+        else:
+            probs = self.model.probs(dataset, pick_device(device))
+        bad = np.flatnonzero(~np.isfinite(probs).all(axis=1))
+        if len(bad):  # argmax would call them all the first class
+            raise ValueError(
+                f"the model of {self.folder} gives no numbers for {len(bad):,} of {len(probs):,} rows "
+                f"(first: {dataset.ids[bad[0]]}): its file is damaged, or their values are far from those it "
+                "was trained on. Check these rows, or train again."
+            )
+        return probs
 
     def reasons(self, dataset: NoisyDataset, suspects: Suspects) -> list[list[Reason]]:
         """Why each of the first suspects is one; ``dataset`` is what `load_rows` gives."""
@@ -102,10 +119,18 @@ class SavedRun:
         with _naming_damage(self.folder):
             return np.bincount(self.audit["given_labels"], minlength=len(self.encoder.class_names))
 
+    @property
+    def corrections(self) -> list[str]:
+        """The files with which it was trained, oldest first."""
+        found = self.spec.get("labels")
+        if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
+            raise ValueError(f"{self.folder / 'spec.json'} is damaged: labels is {found!r}. Train again.")
+        return [found_path(path, self.folder) for path in found]
+
     def history(self) -> list[dict[str, Any]]:
         """One record per epoch."""
         history = read_json(self.folder / "history.json")
-        if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
+        if not isinstance(history, list) or not all(map(_is_record, history)):
             raise ValueError(
                 f"{self.folder / 'history.json'} does not hold a record for each epoch. Train again."
             )
@@ -149,8 +174,8 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     folder = Path(folder)
     spec = _read_spec(folder)
     with _naming_damage(folder):
-        source = Source(**spec["source"])
-        encoder = InputEncoder.from_dict(spec["features"])
+        source = found_source(spec["source"], folder)
+        encoder = InputEncoder.from_dict(found_features(spec["features"], folder))
         model = (
             _read_classifiers(folder, spec) if "classifiers" in spec else _read_network(folder, spec, encoder)
         )
@@ -171,6 +196,9 @@ def _read_network(folder: Path, spec: dict[str, Any], encoder: InputEncoder) -> 
     options = {**size, **spec["model_args"], "dropout": spec["recipe"]["dropout"]}
     model = build(spec["model"], len(encoder.class_names), **options)
     model.load_state_dict({n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")})
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise ValueError(f"{folder / 'model.safetensors'} holds no numbers in {name!r}. Train again.")
     mean, scale = tensors["preprocess/mean"].numpy(), tensors["preprocess/scale"].numpy()
     return Network(model.eval(), Preprocess(spec["preprocess"], mean, scale))
 
@@ -196,9 +224,16 @@ def _read_spec(folder: Path) -> dict[str, Any]:
     return spec
 
 
+def _is_record(record: Any) -> bool:
+    """Numbers, or what was not measured."""
+    return isinstance(record, dict) and all(
+        value is None or isinstance(value, int | float) for value in (record.get(name) for name in CURVES)
+    )
+
+
 @contextmanager
 def _naming_damage(folder: Path) -> Iterator[None]:
     try:
         yield
-    except (IndexError, KeyError, TypeError, RuntimeError) as error:
+    except (LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError) as error:
         raise ValueError(f"{folder} is damaged: {error!r}. Train again.") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.digest import row_digests
+from tolerant.hints import warn_caller
 
 
 def warn_of_edits(source: str, folder: Path, dataset: NoisyDataset, input_digests: np.ndarray) -> None:
@@ -18,9 +18,8 @@ def warn_of_edits(source: str, folder: Path, dataset: NoisyDataset, input_digest
     """
     edited = np.flatnonzero(input_digests != row_digests(dataset.inputs))
     if len(edited):
-        warnings.warn(
+        warn_caller(
             f"{len(edited):,} of the {len(dataset):,} rows of {source} have been edited since "
             f"{folder} was trained (first: {dataset.ids[edited[0]]}): the list and the page judge their "
-            "labels by the old content. Train again to have them judged by the new one.",
-            stacklevel=3,
+            "labels by the old content. Train again to have them judged by the new one."
         )

@@ -20,16 +20,11 @@ from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learned import Learned
 from tolerant.own_data.reasons import find_reasons
 from tolerant.own_data.run_folder.in_use import set_aside
-from tolerant.own_data.run_folder.layout import DIGEST, EVIDENCE, FORMAT, write_tensors
+from tolerant.own_data.run_folder.layout import CURVES, DIGEST, EVIDENCE, FORMAT, write_tensors
+from tolerant.own_data.run_folder.places import stored_features, stored_path, stored_source
 from tolerant.review.page import Reason, write_page
 from tolerant.suspects import Suspects
 from tolerant.train import TrainResult
-
-CURVES = {
-    "train_loss": "training loss",
-    "validation_accuracy": "held-out rows labelled as given",
-    "kept_fraction": "kept, of the rows that the folds left in",
-}
 
 
 def save_run(
@@ -40,7 +35,7 @@ def save_run(
     The caller is `using` the folder.
     ``limit`` is the most suspects on the page.
     """
-    folder, source = Path(folder), data.source.absolute()  # so that even "." has a name
+    folder = Path(folder)
     make_folder(folder)
     set_aside(folder, fingerprint)
     (folder / "spec.json").unlink(missing_ok=True)  # until all is written, the folder holds no run
@@ -62,7 +57,7 @@ def save_run(
         audit |= {name: getattr(evidence, name) for name in EVIDENCE}
     write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()}, digest)
     write_json(folder / "history.json", history)
-    title = Path(source.name).name
+    title = Path(os.path.abspath(data.source.name)).name  # so that even "." has a name
     reasons = find_reasons(learned.predict, data.dataset, data.encoder, learned.suspects)
     write_list_and_page(folder, learned.suspects, data.dataset, history, reasons, title=title, limit=limit)
     write_json(
@@ -72,11 +67,11 @@ def save_run(
             "version": __version__,
             "fingerprint": fingerprint,
             DIGEST: digest,
-            "source": asdict(source),
-            "labels": [os.path.abspath(path) for path in data.corrections],
+            "source": stored_source(data.source, folder),
+            "labels": [stored_path(path, folder) for path in data.corrections],
             "label_digest": data.label_digest,
             "dropped": data.dropped.tolist(),
-            "features": data.encoder.to_dict(),
+            "features": stored_features(data.encoder.to_dict(), folder),
             "seed": learned.seed,
             "k": learned.k,
             "doubt_prior": None if learned.doubt_prior is None else learned.doubt_prior.tolist(),

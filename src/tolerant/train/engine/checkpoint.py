@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,7 @@ class Checkpoints:
             raise ValueError(f"{error}. Delete the folder to start anew.") from error
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise ValueError(f"{path} is not a checkpoint of this version. Use another folder.")
+        _check_record(path, record)
         for name in {**self.run, **record["run"]}:
             theirs, mine = record["run"].get(name), self.run.get(name)
             if theirs != mine:
@@ -140,6 +141,47 @@ class Checkpoints:
         if self._writes:  # a kill may have left files of the checkpoint before this one
             self._delete_all_but(record["files"])
         return record, loaded["state"], loaded.get("best")
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("run", "files"), dict),
+    **dict.fromkeys(("epoch", "step", "best_epoch"), int),
+    **dict.fromkeys(("loss_sum", "time_s"), (int, float)),
+    "history": list,
+}
+
+
+def _check_record(path: Path, record: dict[str, Any]) -> None:
+    """A ValueError for the first field that is missing or of another kind; JSON is easily edited."""
+    for name, kind in _KINDS.items():
+        value = record.get(name)
+        if not isinstance(value, kind) or (isinstance(value, int) and value < 0):
+            raise ValueError(f"{path} is damaged: {name} is {value!r:.80}. Delete the folder to start anew.")
+    if not all(_is_epoch(epoch, len(record["history"])) for epoch in record["history"]):
+        raise ValueError(
+            f"{path} is damaged: history is no list of records. Delete the folder to start anew."
+        )
+    names = [record["files"].get("state"), *record["files"].values()]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{path} is damaged: files are {names!r:.80}. Delete the folder to start anew.")
+
+
+def _is_epoch(record: Any, num_epochs: int) -> bool:
+    if not isinstance(record, dict) or record.get("epoch") not in range(num_epochs):
+        return False
+    chooses = (record.get(name) for name in ("validation_accuracy", "validation_loss"))
+    return all(value is None or isinstance(value, int | float) for value in chooses)
+
+
+@contextmanager
+def naming_damage(checkpoints: Checkpoints) -> Iterator[None]:
+    """What a checkpoint that fits no run raises, as a ValueError that says what to do."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise ValueError(
+            f"{checkpoints.folder / _NAME} is damaged: {error!r:.200}. Delete the folder to start anew."
+        ) from error
 
 
 def in_use(folder: Path) -> bool:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from tolerant.train.engine.checkpoint import naming_damage
 from tolerant.train.engine.job import Record
 
 if TYPE_CHECKING:
@@ -50,7 +52,11 @@ def resume(run: Run) -> None:
         )
     if loaded is None:
         return
-    record, state, best = loaded
+    with naming_damage(run.checkpoints):
+        _restore(run, *loaded)
+
+
+def _restore(run: Run, record: Record, state: dict[str, Tensor], best: dict[str, Tensor] | None) -> None:
     run.weights.load_state(state)
     run.epoch, run.step, run.history = record["epoch"], record["step"], record["history"]
     run.loss_sum, run.time_s = record["loss_sum"], record["time_s"]
