@@ -136,7 +136,7 @@ PROBLEMS: dict[str, Callable[[int], Problem]] = {
 
 
 def run_ours(problem: Problem, seed: int, fit: Mapping[str, Any]) -> tuple[float, np.ndarray]:
-    model = NoisyLabelClassifier(**fit, random_state=seed)
+    model = NoisyLabelClassifier(model="network", **fit, random_state=seed)
     model.fit(problem.inputs, problem.given_labels)
     return model.score(problem.test_inputs, problem.test_labels), model.suspects_.p_right
 

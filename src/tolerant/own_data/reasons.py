@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from tolerant.review.page import Reason, columns_and_values
 from tolerant.suspects import Suspects
 
 Probs = Callable[[NoisyDataset], np.ndarray]
-_MOST_TEXTS, _MOST_ROWS = 4_000, 20_000  # that the model is asked of: a second or two
+_MOST_TEXTS, _MOST_ROWS = 1_500, 20_000  # that the model is asked of: less than a second
 _MOST_WORDS = 40  # of a text
 _MOST_TO_KNOW = 1_000  # rows of a class that tell what is usual in it
 _MOST_REASONS = 3
@@ -54,7 +55,7 @@ def _words(
         if total > _MOST_TEXTS and names:
             break
         names.append(found)
-        texts += [text, *(re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", " ", text) for word in found)]
+        texts += [text, *(_WORD.sub(partial(_other_than, word), text) for word in found)]
     place = np.repeat(suspects.index[: len(names)], [1 + len(found) for found in names])
     rows = replace(
         dataset.subset(place), inputs=np.array(texts, object), ids=np.arange(len(texts)), groups=None
@@ -63,6 +64,10 @@ def _words(
         warnings.simplefilter("ignore")  # of texts without a known word
         found_probs = probs(encoder.trainable(rows))
     return _changes(found_probs, [[(word, "") for word in found] for found in names], suspects)
+
+
+def _other_than(word: str, match: re.Match[str]) -> str:
+    return " " if match[0] == word else match[0]
 
 
 def _columns(
