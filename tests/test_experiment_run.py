@@ -135,13 +135,21 @@ def test_a_run_that_prunes_goes_on_from_the_checkpoint_of_the_one_that_does_not(
 def test_a_checkpoint_of_other_code_is_not_gone_on_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lq, pruned = tiny("lq", "truncated-lq", epochs=24)
-    runner = Runner(str(tmp_path), str(tmp_path / "runs"))
-    runner.run_once([lq], lambda _: None, heirs={lq.key: [pruned]})
-    assert (tmp_path / "runs" / pruned.key / "checkpoint.json").exists()
-    monkeypatch.setattr(shared_epochs, "source", lambda: "other")
-    assert runner(pruned).status == "done"
-    assert "started_from" not in rows_by_key(Store(tmp_path).rows())[pruned.key]
+    (spec,) = tiny("truncated-lq")
+    folder = Reservation(spec, tmp_path, tmp_path).folder
+    folder.mkdir()
+    for code, epoch, stays in (("this", 1, True), ("other", 2, True), ("other", 1, False)):
+        monkeypatch.setattr(shared_epochs, "source", lambda code=code: code)
+        for name, values in (
+            ("checkpoint", {"epoch": epoch}),
+            ("started_from", {"epoch": 1, "source": "this"}),
+        ):
+            (folder / f"{name}.json").write_text(json.dumps(values))
+        reservation = Reservation(spec, tmp_path, tmp_path)
+        assert reservation.take() is None
+        assert (folder / "checkpoint.json").exists() is stays  # once it has gone on, its own epochs stay
+        assert (shared_epochs.inherited(folder) is not None) is stays
+        reservation.release()
 
 
 def test_the_data_of_a_run_go_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ runs that wait would cost more than they spare.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -27,6 +28,7 @@ from tolerant.train.engine.measure import pruning_record
 
 CHECKPOINT = "checkpoint.json"
 NOTE = "started_from.json"
+WAIT_S = 10.0  # for a disk that takes longer than an epoch to write a checkpoint
 
 
 def twin(spec: RunSpec) -> RunSpec | None:
@@ -53,28 +55,28 @@ class HandOn(Callback):
     """Leaves to the runs that prune the last checkpoint before they do."""
 
     def __init__(self, spec: RunSpec, folder: Path, heirs: Sequence[RunSpec]) -> None:
-        self.key, self.folder, self.heirs = spec.key, folder, list(heirs)
+        self.key, self.folder, self.heirs = spec.key, folder, heirs
 
     def on_epoch_end(self, job: Job, record: dict[str, Any]) -> None:
-        """A checkpoint is written beside the next epoch, so it is looked for until the one after it."""
+        """A checkpoint is written beside the next epoch: it is looked for at the end of that."""
         every = job.checkpoint_every
-        for heir in [*self.heirs]:
+        for heir in self.heirs:
             assert heir.prune is not None
             last = heir.prune.start_epoch // every * every
-            if 0 < last <= record["epoch"] < last + every:
+            if 0 < last == record["epoch"]:
                 with suppress(OSError, ValueError):  # then it trains those epochs itself
-                    if self._hand_on(job, heir, last):
-                        self.heirs.remove(heir)
+                    self._hand_on(job, heir, last)
 
-    def _hand_on(self, job: Job, heir: RunSpec, epoch: int) -> bool:
+    def _hand_on(self, job: Job, heir: RunSpec, epoch: int) -> None:
+        until = time.monotonic() + WAIT_S
+        while _epoch_of(self.folder) < epoch and time.monotonic() < until:
+            time.sleep(0.05)
         stored = read_json(self.folder / CHECKPOINT)
-        if stored["epoch"] != epoch or stored["step"]:
-            return False
         folder = self.folder.parent / heir.key
         folder.mkdir(exist_ok=True)
         lock = FileLock(folder / LOCK)
-        if not lock.acquire(wait=False):
-            return False
+        if stored["epoch"] != epoch or stored["step"] or not lock.acquire(wait=False):
+            return
         try:
             if not (folder / CHECKPOINT).exists():
                 for name in stored["files"].values():
@@ -86,7 +88,11 @@ class HandOn(Callback):
                 write_json(folder / CHECKPOINT, {**stored, "run": run, "history": history, "time_s": 0.0})
         finally:
             lock.release()
-        return True
+
+
+def _epoch_of(folder: Path) -> int:
+    """The epochs that the checkpoint there has behind it; 0 where there is none yet."""
+    return int(read_json(folder / CHECKPOINT)["epoch"]) if (folder / CHECKPOINT).exists() else 0
 
 
 def _nothing_pruned(job: Job) -> dict[str, Any]:
@@ -98,7 +104,7 @@ def _nothing_pruned(job: Job) -> dict[str, Any]:
 def forget_if_of_other_code(folder: Path) -> None:
     """An inherited checkpoint that was not gone on from yet, and is of other code: start anew."""
     note = inherited(folder)
-    if note and note["source"] != source() and read_json(folder / CHECKPOINT)["epoch"] == note["epoch"]:
+    if note and note["source"] != source() and _epoch_of(folder) == note["epoch"]:
         (folder / CHECKPOINT).unlink()
         (folder / NOTE).unlink()
 
