@@ -231,6 +231,18 @@ def test_the_summary_says_what_was_found(tmp_path: Path) -> None:
     assert "Pruned in training" in text
 
 
+def test_a_class_that_is_never_predicted_is_named(tmp_path: Path) -> None:
+    given = np.repeat([0, 1], [180, 20])
+    probs = np.tile([0.8, 0.2], (200, 1))
+    rows = replace(dataset(num_rows=200), given_labels=given, true_labels=None, class_names=("no", "<yes>"))
+    found = find_suspects(given, probs, class_names=rows.class_names)
+    text = page(tmp_path, rows, found)
+    assert "hardly recognises &#39;&lt;yes&gt;&#39; (20 rows, predicted for 0): rows of that class" in text
+    probs[-20:] = [0.3, 0.7]
+    found = find_suspects(given, probs, class_names=rows.class_names)
+    assert "hardly recognises" not in page(tmp_path, rows, found)
+
+
 def test_nothing_suspect_is_a_page_too(tmp_path: Path) -> None:
     rows = dataset()
     text = page(tmp_path, rows, suspects_of(rows, wrong=0))

@@ -23,6 +23,7 @@ from tolerant.files import write_atomic
 from tolerant.review.charts import curves, heat_map, percent
 from tolerant.review.thumbnails import EXAMPLE_PIXELS, thumbnails
 from tolerant.suspects import Suspects
+from tolerant.suspects.lost_classes import lost_classes
 
 if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset
@@ -87,7 +88,10 @@ def write_page(
     content["reasons"] = [list(some) for some in reasons[: len(shown)]]
     kind = "image" if "pictures" in inputs else dataset.kind
     summary = _summary(suspects, shown, title, history or {})
-    summary |= {"kind": kind, "has_reasons": any(content["reasons"])}
+    predicted = dataset.given_labels.copy()
+    predicted[suspects.index] = suspects.suggested_labels
+    lost = lost_classes(dataset.given_labels, predicted, suspects.class_names)
+    summary |= {"kind": kind, "has_reasons": any(content["reasons"]), "lost_classes": lost}
     write_atomic(path, _render(summary, content))
 
 
