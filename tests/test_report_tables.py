@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -519,3 +520,20 @@ def test_a_figure_without_rows_is_said_and_not_drawn(tmp_path: Path, name: str) 
     assert "No stored rows yet." in said.output
     assert "Rows of a changed protocol: 1; --changed all shows them." in said.output
     assert not (tmp_path / "out").exists()
+
+
+def test_rounds_stand_beside_the_papers_method_and_what_others_published(tmp_path: Path) -> None:
+    other = Store(tmp_path / "results")
+    prune = {"start_epoch": 3, "every": 1, "k": 0.5}
+    worse = {"dataset": "cifar10n-worse", "noise": "human", "noise_rate": 0.0}
+    add(other, 0.82, loss="lq", prune=prune, protocol="gce2018-cifar-n", **worse)
+    two = [{"loss": "lq", "prune": None}, {"loss": "cce", "prune": None}]
+    for seed, accuracy in enumerate((0.91, 0.93)):
+        add(other, accuracy, rounds=two, protocol="rounds", seed=seed, **worse)
+    said = cli("rounds", "--results", str(other.folder)).output.replace("\N{NO-BREAK SPACE}", " ")
+    assert re.search(
+        r"CIFAR-10N worse +\| human +\| +\| +82\.00 \(60 s\) \| +92\.00 ± 1\.41 \(60 s\) \|", said
+    )
+    assert "DivideMix 93.1" in said
+    assert cli("rounds-cost", "--results", str(other.folder), "--out", str(tmp_path)).exit_code == 0
+    assert (tmp_path / "rounds-cost.png").stat().st_size > 5000

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from train_helpers import pictures, quick, table
 
-from tolerant.train import DivergedError, Fleet, Job, PruneSchedule, Run, TrainResult, build, train
+from tolerant.train import (
+    DivergedError,
+    Fleet,
+    Job,
+    PruneSchedule,
+    Relabel,
+    Round,
+    Run,
+    TrainResult,
+    build,
+    train,
+)
 from tolerant.train.networks.overlap import Overlap
 
 pytestmark = pytest.mark.gpu
@@ -87,8 +99,13 @@ def test_gradient_of_the_first_step_agrees_within_bf16():
     assert float(steps[1].norm()) == pytest.approx(float(steps[0].norm()), rel=0.05)
 
 
-def test_no_host_sync_inside_an_epoch():
-    job = Job(dataset=pictures(), model="small-cnn", loss="lq", recipe=quick(precision="bf16"))
+@pytest.mark.parametrize("taught", [False, True])
+def test_no_host_sync_inside_an_epoch(taught):
+    recipe = quick(precision="bf16")
+    if taught:
+        recipe = replace(recipe, mixup=1.0, average=0.9, augment="strong", nesterov=True, decay_on="matrices")
+    networks = 2 if taught else 1
+    job = Job(dataset=pictures(), model="small-cnn", loss="cce", recipe=recipe, networks=networks)
     run = Run(job, torch.device("cuda", 0))
     with torch.cuda.stream(run.stepper.stream):
         order, draws, seed = run.draw_epoch()
@@ -103,6 +120,27 @@ def test_no_host_sync_inside_an_epoch():
             run.stepper.step()
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+def test_rounds_are_the_same_captured_and_side_by_side():
+    last = {"validation_fraction": 0.0, "select": "last", "score_every": 0, "precision": "fp32"}
+    recipe = quick(lr=0.05, schedule="cosine", average=0.9, center="channel", scale="std", **last)
+    relabel = Relabel(start_epoch=1, every=1)
+    rounds = (
+        Round(epochs=4, loss="lq"),
+        Round(epochs=3, mixup=1.0, augment="strong", networks=2, relabel=relabel),
+    )
+    job = Job(
+        dataset=pictures(700), model="fast", model_args={"width": 8}, loss="cce", recipe=recipe, rounds=rounds
+    )
+    plain, captured = (
+        Fleet(device="cuda", progress="quiet", graph=graph).run_one(job) for graph in (False, True)
+    )
+    both = Fleet(side_by_side=2, device="cuda", progress="quiet").run([job, job])
+    for result in (captured, *both):
+        assert _distance(result, plain) < 0.05
+        assert result.history[-1]["train_loss"] == pytest.approx(plain.history[-1]["train_loss"], rel=0.05)
+        assert (result.labels == plain.labels).mean() > 0.95
 
 
 def test_capture_leaves_no_trace():

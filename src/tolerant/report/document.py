@@ -11,6 +11,7 @@ from tolerant.experiment.papers import find, gce2018, papers
 from tolerant.experiment.store import Row, Store
 from tolerant.files import write_atomic
 from tolerant.markdown import markdown_table
+from tolerant.report import rounds
 from tolerant.report.benchmarks import BENCHES
 from tolerant.report.comparison import Line, data_set_title, lines, number, table_with_notes, unbroken
 from tolerant.report.drawing import save
@@ -64,7 +65,7 @@ def _block(store: Store, name: str, changed: str, folder: Path) -> str:
         rows = select(store, name, changed=changed)
         table = lines(rows, name)
         if not is_picture:
-            return table_with_notes(rows, table)
+            return rounds.table(store, rows) if name == "rounds" else table_with_notes(rows, table)
         drawn = differences(table, name) if table else None
         title = find(name)[1].title.lower()
         shows = f"Our accuracy minus the paper's, with intervals, for each cell of {title}."

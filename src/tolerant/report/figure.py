@@ -15,6 +15,7 @@ from tolerant.experiment.names import protocol_changes
 from tolerant.experiment.papers import find, gce2018
 from tolerant.experiment.store import Row, Store
 from tolerant.report import drawing as draw
+from tolerant.report import rounds
 from tolerant.report.comparison import Line, data_set_title
 from tolerant.report.drawing import BLACK, LINE_COLOURS
 from tolerant.report.selection import Cell, by_cell, mixed_versions, select
@@ -197,6 +198,9 @@ PICTURES = {
         pruning,
         ("table1", "table2", "cifar-n"),
         "Precision and recall of pruning, and the rows left, by epoch, for each data set and noise.",
+    ),
+    "rounds-cost": Picture(
+        rounds.picture, ("rounds",), "Test accuracy by seconds of a GPU, of rounds and of the paper's method."
     ),
 }
 
