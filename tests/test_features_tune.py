@@ -64,6 +64,16 @@ def test_what_is_tuned_learns_and_the_rest_stays(tune, tiny, pictures):
     assert all(same) if tune == "head" else not any(same)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("tune", ["head", "all"])
+def test_a_captured_step_trains_the_bundled_network(tune, pictures):
+    images, true, given = pictures
+    model = NoisyLabelClassifier(
+        features="lite0", tune=tune, epochs=6, folds=0, random_state=0, device="cuda"
+    ).fit(images, given)
+    assert (model.predict(images) == true).mean() > 0.95
+
+
 def test_the_statistics_of_a_body_stay_with_its_weights():
     net = build("pretrained", 3, image_size=(28, 28), tune="head")
     before = {name: tensor.clone() for name, tensor in net.body.named_buffers()}

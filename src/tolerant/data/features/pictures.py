@@ -14,24 +14,31 @@ from torch.nn import functional as F
 from tolerant.data.features.extractor import Extractor, Identity, weights_digest
 
 
-class Frame:
+class Frame(nn.Module):
     """How a network wants pictures.
 
     A picture is squeezed or enlarged to ``size`` x ``size``, with nothing cut off; a grey one gets three
     equal channels.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(
         self, *, size: int, mean: Sequence[float], std: Sequence[float], interpolation: str = "bilinear"
     ) -> None:
+        super().__init__()
         self.size = int(size)
         self.interpolation = interpolation if interpolation in ("bilinear", "bicubic") else "bicubic"
-        self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
+        self._said = f"mean {tuple(map(float, mean))}, std {tuple(map(float, std))}"
+        # On the device: a captured step may not copy them there.
+        for name, numbers in (("mean", mean), ("std", std)):
+            self.register_buffer(name, torch.tensor([*map(float, numbers)])[:, None, None], persistent=False)
 
     def __str__(self) -> str:
-        return f"{self.size} px, {self.interpolation}, mean {self.mean}, std {self.std}"
+        return f"{self.size} px, {self.interpolation}, {self._said}"
 
-    def __call__(self, pixels: Tensor) -> Tensor:
+    def forward(self, pixels: Tensor) -> Tensor:
         """Of pixels of 0 to 255, (n, C, H, W): float32 (n, 3, size, size), normalised, channels last."""
         pixels = pixels.float()
         if pixels.shape[1] not in (3, 4):
@@ -41,8 +48,7 @@ class Frame:
             pixels = F.interpolate(
                 pixels, (self.size, self.size), mode=self.interpolation, align_corners=False, antialias=True
             ).clamp(0, 255)  # bicubic goes beyond
-        mean, std = (torch.tensor(v, device=pixels.device)[:, None, None] for v in (self.mean, self.std))
-        return ((pixels / 255 - mean) / std).contiguous(memory_format=torch.channels_last)
+        return ((pixels / 255 - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +86,7 @@ class PictureEncoder:
     views = 2
 
     def __init__(self, net: Callable[[Tensor], Any], frame: Frame, device: torch.device) -> None:
-        self.net, self.frame, self.device = net, frame, device
+        self.net, self.frame, self.device = net, frame.to(device), device
 
     @property
     def use(self) -> str:

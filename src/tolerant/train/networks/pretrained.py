@@ -26,7 +26,7 @@ class Pretrained(nn.Module):
         super().__init__()
         if tune not in get_args(Tune):
             raise ValueError(f"tune must be 'head' or 'all'; got {tune!r}.")
-        self._frame, self._frozen = body.frame, tune == "head"
+        self.frame, self._frozen = body.frame, tune == "head"
         self.body = body.net.requires_grad_(not self._frozen)
         example = torch.zeros(2, 3, body.frame.size, body.frame.size)
         with torch.no_grad():
@@ -47,7 +47,7 @@ class Pretrained(nn.Module):
         return {f"body.{name}": _BODY_LR for name, _ in self.body.named_parameters()}
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.head(self._vectors(self._frame(255 * pixels.float()), self.body))
+        return self.head(self._vectors(self.frame(255 * pixels.float()), self.body))
 
     def train(self, mode: bool = True) -> Pretrained:
         super().train(mode)
