@@ -1,9 +1,17 @@
 """How often the interval of the noise rate holds the truth; how good "auto" is for k and q.
 
+    python benchmarks/bench_rate.py families --out results/bench/rate_families.jsonl  # simulated
+    python benchmarks/bench_rate.py people --out results/bench/rate_families.jsonl    # CIFAR-10N
     python benchmarks/bench_rate.py rate --out results/bench/rate.jsonl     # digits, no data to fetch
     python benchmarks/bench_rate.py k --out results/bench/rate.jsonl
     python benchmarks/bench_rate.py q --out results/bench/rate.jsonl
     python benchmarks/bench_rate.py summary --out results/bench/rate.jsonl  # tables from the stored rows
+
+`families`: rows of a normal distribution for each class, "apart" (the best model errs on about 1 % of them)
+or "near" (5 to 13 %), with labels drawn by four transition matrices; predictions of logistic regression and
+boosting, out of five folds, and the exact probabilities of the given labels. `people`: 5,000 photographs
+with three kinds of labels by people, by features of `lite0`; logistic regression, and the network of
+`tolerant train`. Both have cleanlab's rate and transition, from its confident joint, in the same row.
 
 `rate`: digits (1,438 rows, ten classes); wrong labels uniform over the other classes, or class-dependent (of
 every second digit that share is given as the next one, so half as many in all). One row a seed: estimate and
@@ -21,18 +29,26 @@ import json
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from unittest.mock import patch
 
 import bench_audit
+import cleanlab.count
 import numpy as np
 from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from tolerant import NoisyLabelClassifier, find_suspects
 from tolerant.data import NoisyDataset, load
+from tolerant.data.features import extract, load_extractor
 from tolerant.noise import corrupt, symmetric
+from tolerant.noise.estimate import softmax
 from tolerant.own_data import Learned, Settings
 from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.learn import learn
@@ -56,6 +72,91 @@ class Scale:
 
 
 TINY = Scale(TINY_ROWS, RATES[:1], **TINY_FIT)
+
+
+def pair_flips(num_classes: int, rate: float) -> np.ndarray:
+    return (1 - rate) * np.eye(num_classes) + rate * np.roll(np.eye(num_classes), 1, axis=1)
+
+
+# Of each family T, and the distances of the class centres for "apart" and "near".
+FAMILIES: dict[str, tuple[np.ndarray, dict[str, float]]] = {
+    "pair flips": (pair_flips(10, 0.4), {"apart": 6.5, "near": 4.8}),
+    "one way": (np.array([[0.7, 0.3], [0.0, 1.0]]), {"apart": 4.7, "near": 2.6}),
+    "asymmetric": (
+        np.array([[0.7, 0.3, 0.0], [0.0, 0.85, 0.15], [0.0, 0.0, 1.0]]),
+        {"apart": 5.0, "near": 3.0},
+    ),
+    "uniform": (symmetric(10, 0.2), {"apart": 6.5, "near": 4.8}),
+}
+FAMILY_ROWS, FAMILY_COLUMNS = 2000, 10
+
+
+def simulate(
+    matrix: np.ndarray, distance: float, num_rows: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, true and given labels, exact probabilities of the given labels."""
+    rng, num_classes = np.random.default_rng([seed, len(matrix)]), len(matrix)
+    directions = np.linalg.qr(rng.normal(size=(FAMILY_COLUMNS, FAMILY_COLUMNS)))[0]
+    centres = distance / np.sqrt(2) * directions[:num_classes]  # all equally far from each other
+    true = rng.integers(num_classes, size=num_rows)
+    inputs = centres[true] + rng.normal(size=(num_rows, FAMILY_COLUMNS))
+    given = corrupt(true, matrix, seed=seed).given_labels
+    return inputs, true, given, softmax(inputs @ centres.T) @ matrix
+
+
+def beside_cleanlab(given: np.ndarray, true: np.ndarray, probs: np.ndarray) -> Row:
+    found, joint = find_suspects(given, probs), cleanlab.count.estimate_joint(given, probs)
+    counts = np.zeros_like(joint)
+    np.add.at(counts, (true, given), 1.0)
+    diagonal = counts.diagonal() / counts.sum(axis=1)
+    theirs = joint.diagonal() / joint.sum(axis=0)
+    return {
+        "realised": float((given != true).mean()),
+        "model_error": float((probs.argmax(axis=1) != true).mean()),
+        "estimate": found.noise_rate.estimate,
+        "low": found.noise_rate.low,
+        "high": found.noise_rate.high,
+        "diagonal_error": float(np.abs(found.transition.diagonal() - diagonal).mean()),
+        "cleanlab": float(1.0 - np.trace(joint)),
+        "cleanlab_diagonal_error": float(np.abs(theirs - diagonal).mean()),
+    }
+
+
+def measure_families(seeds: range, scale: Scale) -> Iterator[Row]:
+    boosting = HistGradientBoostingClassifier(max_iter=30)
+    for seed in seeds:
+        for family, (matrix, distances) in FAMILIES.items():
+            for overlap, distance in distances.items():
+                inputs, true, given, exact = simulate(matrix, distance, scale.num_rows or FAMILY_ROWS, seed)
+                said = {"family": family, "overlap": overlap, "seed": seed}
+                for name, model in (("exact", None), ("logistic", logistic()), ("boosting", boosting)):
+                    probs = exact
+                    if model is not None:
+                        probs = cross_val_predict(model, inputs, given, cv=5, method="predict_proba")
+                    yield {**said, "model": name, **beside_cleanlab(given, true, probs)}
+
+
+def logistic(strength: float = 1.0) -> Pipeline:
+    return make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=300))
+
+
+def measure_people(seeds: range, scale: Scale) -> Iterator[Row]:
+    """`lite0` must be installed; the features are kept in the cache."""
+    for kind in ("worse", "random1", "aggre"):
+        rows = load(f"cifar10n-{kind}")
+        rows = rows.subset(np.random.default_rng(0).permutation(len(rows))[: scale.num_rows or 5000])
+        views = extract(np.asarray(rows.inputs[np.arange(len(rows))]), load_extractor("lite0", "image"))
+        features = views[np.arange(len(rows))].reshape(len(rows), -1, views.shape[-1]).mean(axis=1)
+        probs = cross_val_predict(
+            logistic(0.001), features, rows.given_labels, cv=5, method="predict_proba"
+        )  # as in bench_features.py
+        said = {"family": f"people, {kind}", "overlap": "photographs"}
+        found = beside_cleanlab(rows.given_labels, rows.true_labels, probs)
+        yield {**said, "seed": 0, "model": "logistic", **found}
+        for seed in seeds:
+            probs = fold_probs(replace(rows, inputs=features, kind="table"), seed, scale)
+            found = beside_cleanlab(rows.given_labels, rows.true_labels, probs)
+            yield {**said, "seed": seed, "model": "network", **found}
 
 
 def transition(kind: str, rate: float) -> np.ndarray:
@@ -163,6 +264,9 @@ def measure_q(seeds: range, scale: Scale) -> Iterator[Row]:
 
 
 def summary(rows: list[Row]) -> None:
+    if any("cleanlab" in row for row in rows):
+        summary_beside_cleanlab([row for row in rows if "cleanlab" in row])
+        return
     groups: dict[tuple[str, str, float], list[Row]] = defaultdict(list)
     for row in rows:
         rate = row["rate"] if row["kind"] in ("uniform", "class-dependent") else 0.0
@@ -182,7 +286,40 @@ def summary(rows: list[Row]) -> None:
             print(f"{what:<12} {kind:<16} {f'{rate:.1f}' if rate else '':<4}  {numbers}  ({len(own)} seeds)")
 
 
-MEASURES = {"rate": measure_rate, "k": measure_k, "q": measure_q}
+def summary_beside_cleanlab(rows: list[Row]) -> None:
+    """`needed`: the width of an interval around the estimate that just holds 95 % of the drawn rates."""
+    print(
+        "in points: mean error, mean absolute error of the rate and of T's diagonal (cleanlab's beside them),"
+    )
+    print("how many intervals hold the drawn rate, their mean width, and the width needed")
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["family"], row["overlap"], row["model"]].append(row)
+    for (family, overlap, model), own in groups.items():
+        drawn = np.array([row["realised"] for row in own])
+        error = 100 * (np.array([row["estimate"] for row in own]) - drawn)
+        theirs = 100 * (np.array([row["cleanlab"] for row in own]) - drawn)
+        diagonal, their_diagonal = (
+            100 * np.mean([row[name] for row in own])
+            for name in ("diagonal_error", "cleanlab_diagonal_error")
+        )
+        inside = sum(row["low"] <= row["realised"] <= row["high"] for row in own)
+        width = 100 * np.mean([row["high"] - row["low"] for row in own])
+        needed = 2 * np.quantile(np.abs(error), 0.95)
+        print(
+            f"{family:<16} {overlap:<11} {model:<9} {error.mean():+6.1f}  {np.abs(error).mean():5.1f} "
+            f"({np.abs(theirs).mean():4.1f})  {diagonal:5.1f} ({their_diagonal:4.1f})  "
+            f"{inside}/{len(own)}  {width:5.1f}  {needed:5.1f}"
+        )
+
+
+MEASURES = {
+    "families": measure_families,
+    "people": measure_people,
+    "rate": measure_rate,
+    "k": measure_k,
+    "q": measure_q,
+}
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -216,7 +216,7 @@ def test_noise_rates_are_the_likeliest_where_the_inverse_is_negative() -> None:
         share = np.bincount(given, minlength=6) / 500
         if np.linalg.solve(transition.T, share).min() >= 0 or not transition[:, share > 0].any(0).all():
             continue
-        found = estimate._true_share(transition, share)
+        found = estimate.most_likely_true_share(transition, share)
         ratio = np.where(share > 0, share / (found @ transition), 0.0)
         assert found.min() >= 0.0
         assert (transition @ ratio).max() < 1 + 1e-6

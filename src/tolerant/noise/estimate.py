@@ -162,7 +162,7 @@ def noise_rate(transition: ArrayLike, given_labels: ArrayLike) -> NoiseRate:
         raise ValueError(
             f"transition must give each label that occurs a chance; column {impossible[0]} is zero."
         )
-    true_share = _true_share(transition, given_share)
+    true_share = most_likely_true_share(transition, given_share)
     # What is wrong is summed: 1 less what is right has few digits of a small rate, and may be -1e-16.
     flips = np.where(np.eye(len(transition), dtype=bool), 0.0, transition)
     wrong, all_rows = true_share @ flips, true_share @ transition
@@ -172,7 +172,7 @@ def noise_rate(transition: ArrayLike, given_labels: ArrayLike) -> NoiseRate:
     return NoiseRate(float(wrong.sum() / all_rows.sum()), per_true, per_given)
 
 
-def _true_share(transition: Transition, given_share: NDArray[np.float64]) -> NDArray[np.float64]:
+def most_likely_true_share(transition: Transition, given_share: NDArray[np.float64]) -> NDArray[np.float64]:
     """The x >= 0 that sums to 1 and maximises sum_j given_share_j log (x T)_j.
 
     By Newton's method on x and the slacks of x >= 0 (primal-dual interior point). Expectation

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tolerant.noise.estimate import Probs
 from tolerant.noise.transition import symmetric
-from tolerant.suspects.whole_matrix import Index, Labels, Matrix, sharpen
+from tolerant.suspects.whole_matrix import Labels, Matrix, sharpen
+
+Index = NDArray[np.int64]
 
 _STILL = 3e-6  # a single number, which all rows determine, can be had more exactly than a matrix
 _MOST_ITERATIONS = 100
@@ -22,7 +25,7 @@ _BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
 
 @dataclass(frozen=True)
 class OneRate:
-    """A sharpness and one noise rate; its methods are those of `whole_matrix.WholeMatrix`."""
+    """A sharpness and one noise rate; its methods are those of `whole_matrix.WholeMatrix`, and `refitter`."""
 
     num_classes: int
     wrong: float
@@ -44,9 +47,10 @@ class OneRate:
         model = model._most_likely(sharp)
         return model, model._log_likelihood(sharp)
 
-    def refitter(self, given_labels: Labels, probs: Probs) -> Callable[[Index, Index], float]:
+    def refitter(self, given_labels: Labels, probs: Probs) -> Callable[[Index], float]:
+        """A function of row numbers: the share of wrong labels among them, fitted to them."""
         sharp = self._sharpened(given_labels, probs)
-        return lambda fitted, among: self._most_likely(sharp[:, fitted])._expected_wrong(sharp[:, among])
+        return lambda index: self._most_likely(sharp[:, index])._expected_wrong(sharp[:, index])
 
     def expected_wrong(self, given_labels: Labels, probs: Probs) -> float:
         return self._expected_wrong(self._sharpened(given_labels, probs))

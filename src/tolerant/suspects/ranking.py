@@ -10,11 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from tolerant.checks import check_class_names, check_ids, check_labels
 from tolerant.noise.estimate import check_probs
+from tolerant.suspects.anchors import fit_anchors
 from tolerant.suspects.noise_model import FIT_ROWS, fit_noise_model
+from tolerant.suspects.one_rate import OneRate
 from tolerant.suspects.rate import rate_interval
 from tolerant.suspects.suspect_list import Suspects
 
 T = TypeVar("T", np.bool_, np.int64)
+
+_MOST_MOVED = 50.0  # of log odds: e^50 is as sure as can be
 
 
 def find_suspects(
@@ -92,17 +96,21 @@ def find_suspects(
     if not counted.any():  # of no rows there is no share
         counted[:] = True
     fit_labels = given if original is None else np.where(is_reviewed, original, given)
-    model = fit_noise_model(fit_labels[sample], probs[sample])
-    log_odds = model.log_odds_right(given, probs)
-    log_odds[is_reviewed] = np.inf
+    fit_given, fit_probs = fit_labels[sample], probs[sample]
+    model = fit_noise_model(fit_given, fit_probs)
+    anchors = None if isinstance(model, OneRate) else fit_anchors(fit_given, fit_probs)
     rate = rate_interval(
         model,
-        fit_labels[sample],
-        probs[sample],
+        fit_given,
+        fit_probs,
         generator,
+        anchors=anchors,
         groups=None if group_of is None else group_of[sample],
         counted=counted,
+        known_wrong=fit_given != given[sample],
     )
+    log_odds = _as_many_wrong(model.log_odds_right(given, probs), ~is_reviewed, rate.estimate)
+    log_odds[is_reviewed] = np.inf
 
     choice = probs.argmax(axis=1)
     index = np.flatnonzero((choice != given) & ~is_reviewed)
@@ -119,7 +127,7 @@ def find_suspects(
         class_names=names,
         p_right=1.0 / (1.0 + np.exp(-log_odds)),
         noise_rate=rate.times(float(np.mean(~is_reviewed))),
-        transition=model.transition,
+        transition=model.transition if anchors is None else anchors.transition,
         kept_share=None if is_kept is None else float(is_kept.mean()),
         num_reviewed=int(is_reviewed.sum()),
     )
@@ -132,6 +140,28 @@ def _words_of(given_labels: ArrayLike, num_classes: int) -> list[str] | None:
         return None
     words = sorted({str(word) for word in labels.ravel().tolist()})
     return words if len(words) == num_classes else None
+
+
+def _as_many_wrong(
+    log_odds: NDArray[np.float64], counted: NDArray[np.bool_], rate: float
+) -> NDArray[np.float64]:
+    """Log odds moved by one number, which keeps their order, so that the counted rows lead to this rate.
+
+    >>> moved = _as_many_wrong(np.array([5.0, 6.0, 9.0]), np.ones(3, bool), 0.5)
+    >>> round(float((1 / (1 + np.exp(moved))).mean()), 6), np.diff(moved).tolist()
+    (0.5, [1.0, 3.0])
+    """
+    some = log_odds[counted]
+    if not len(some):
+        return log_odds
+    low, high = -_MOST_MOVED, _MOST_MOVED
+    for _ in range(60):  # bisection
+        middle = (low + high) / 2
+        if (1.0 / (1.0 + np.exp(some + middle))).mean() > rate:
+            low = middle
+        else:
+            high = middle
+    return log_odds + (low + high) / 2
 
 
 def as_numpy(values: Any) -> Any:

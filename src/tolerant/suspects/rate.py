@@ -2,47 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.suspects.anchors import Anchors
 from tolerant.suspects.noise_model import NoiseModel
+from tolerant.suspects.one_rate import OneRate
 
-_SOFTER = 0.6  # how much less sure of itself the model is taken to be for the lower end (see `RateInterval`)
+Index = NDArray[np.int64]
+
+_SOFTER = 0.6  # how much less sure of itself the model of one rate is taken to be, for a second opinion
 _RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
 _DEVIATIONS = 1.96  # standard errors to either side, for a level of 0.95
 _RESAMPLES = 50  # the standard error from 50 is good to a tenth of itself
+_VAGUE = 0.2  # an interval wider than that is told without its estimate
 
 
 @dataclass(frozen=True)
 class RateInterval:
     """An estimated noise rate, and between which values it may lie.
 
-    `estimate` comes from the fitted noise model. Predictions alone cannot tell a wrong label from a hard
-    row, so `low` and `high` are two readings of them, each widened by its sampling error at `level`:
-    `low` takes the model to be too sure of itself (sharpness times 0.6) and so puts more doubts down to
-    hard rows; `high` counts every row that looks like another class, the model's own mistakes
-    included, and so holds unless the model believes more wrong labels than it doubts right ones. A weak
-    model gives a wide interval, which starts at 0 if the model knows no more than how frequent each label is,
-    or if the estimate is beyond what the second reading allows.
+    `estimate` is told by the rows that the model is surest of (:mod:`tolerant.suspects.anchors`). It takes
+    for granted that every class has rows which are surely of it. Where it has none, because the model is weak
+    or classes overlap, hard rows count as wrong labels and the estimate is too high; where easy rows have
+    fewer wrong labels than hard ones, as with labels by people, it is too low. By how much, predictions alone
+    cannot tell; what they tell is how many rows the model would label otherwise. So `high` is halfway from
+    the estimate to all of these, and `low` as far below it as they are above (below the lower of two
+    estimates, with and without unmixing). Both are widened by the sampling error at `level`. A model
+    that separates the classes has an interval of sampling error alone; with one that knows no more than how
+    frequent each label is, it starts at 0.
 
-    Measured on digits with uniform noise of 10, 20 and 40 % and class-dependent noise of 5, 10 and 20 % of
-    all labels (results/bench/rate.jsonl): the drawn rate lies inside in all of 96 runs, half of them on seeds
-    that had no part in the design. So the interval, 6 to 19 points, is wider than its level asks for. The
-    estimate is within half a point on average, but 6 points too low in the last noise, where 40 % of every
-    second class carry the next one's label.
+    results/bench/rate_families.jsonl has estimates and intervals beside the drawn rates, and cleanlab's.
 
-    The 0.6 was chosen on digits, Fashion-MNIST and CIFAR-10N, with an L_q network and out of fold. Not
-    covered are mistakes that follow from the inputs, such as labels made by keyword rules (TREC): the
-    model learns them, no prediction shows them, and the estimate is far too low.
+    Not covered are mistakes that follow a rule which the model can learn from the inputs, such as labels made
+    by keywords: every row looks right. The rate is then `at_least` this one; a sample that a person
+    labels (``tolerant audit RUN --sample 100``) tells it without bias.
     """
 
     estimate: float
     low: float
     high: float
     level: float = 0.95
+    at_least: bool = False
+    """The labels look as if made by rules, whose mistakes do not show: the rate is a lower bound."""
+
+    @property
+    def vague(self) -> bool:
+        """Too wide for the estimate to mean anything: say the interval alone."""
+        return self.high - self.low > _VAGUE
 
     def times(self, share: float) -> RateInterval:
         """The rate among all rows, if this is the rate among a share of them and the others are right."""
@@ -55,12 +66,17 @@ def rate_interval(
     probs: NDArray[np.floating],
     generator: np.random.Generator,
     *,
+    anchors: Anchors | None,
     groups: NDArray[Any] | None = None,
     counted: NDArray[np.bool_] | None = None,
+    known_wrong: NDArray[np.bool_] | None = None,
 ) -> RateInterval:
     """How many of these labels are wrong, as far as the predictions can tell.
 
-    With ``counted`` [N] how many of those. The others, which a person has reviewed, only tell of the noise.
+    ``anchors`` are those of the same rows; None for a `OneRate` model, which knows the rate itself.
+
+    With ``counted`` [N] how many of those. The others a person has reviewed, who found the labels
+    ``known_wrong`` [N] among them to be so.
 
     Rows of one of the ``groups`` were labelled together, so they are resampled together: a thousand rows of
     ten groups tell no more about the noise rate than ten labels.
@@ -69,33 +85,54 @@ def rate_interval(
     group = np.arange(num_rows) if groups is None else np.unique(groups, return_inverse=True)[1]
     members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
     counted = np.ones(num_rows, np.bool_) if counted is None else counted
-    estimate = model.expected_wrong(given[counted], probs[counted])
-    refit = model.refitter(given, probs)
-    less_sure = replace(model, sharpness=_SOFTER * model.sharpness)
-    softer = less_sure.refitter(given, probs)(np.arange(num_rows), np.flatnonzero(counted))
+    known_wrong = np.zeros(num_rows, np.bool_) if known_wrong is None else known_wrong
+    rate, second, refit = _readings(model, anchors, given, probs)
+
+    def left(rate: float, index: Index | slice = slice(None)) -> float:
+        """What that rate of all rows leaves for those that are counted."""
+        most = max(int(counted[index].sum()), 1)
+        wrong = rate * len(counted[index]) - known_wrong[index].sum()
+        return float(np.clip(wrong / most, 0.0, 1.0))
+
     # As many groups as have _RESAMPLE_ROWS rows, on average.
     num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / num_rows)))
     rates = np.empty(_RESAMPLES)
     for resample in range(_RESAMPLES):
         drawn = generator.integers(len(members), size=num_drawn)
         index = np.concatenate([members[number] for number in drawn])
-        among = index[counted[index]]
-        rates[resample] = refit(index, among) if len(among) else 0.0
-    error = _DEVIATIONS * rates.std(ddof=1) * np.sqrt(num_drawn / len(members))
-    is_doubted = (probs.argmax(axis=1) != given)[counted]
+        rates[resample] = left(refit(index), index)
+    error = _DEVIATIONS * float(rates.std(ddof=1)) * np.sqrt(num_drawn / len(members))
+    choice = probs.argmax(axis=1)
+    is_doubted = choice != given
     doubted = float(is_doubted.mean())
-    sums = np.bincount(group[counted], is_doubted - doubted)
-    doubted_error = _DEVIATIONS * np.sqrt((sums**2).sum()) / len(is_doubted)
+    sums = np.bincount(group, is_doubted - doubted)
+    doubted_error = _DEVIATIONS * np.sqrt((sums**2).sum()) / num_rows
     # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three"), and with nothing
     # but wrong ones as many right: resamples that all look alike show no sampling error.
-    least_error = 3.0 / len(np.unique(group[counted]))
-    high = max(estimate + error, doubted + doubted_error, estimate + least_error)
-    low = min(softer - error, estimate - max(error, least_error))
+    error = max(error, 3.0 / len(np.unique(group[counted])))
+    lower = min(rate, second)
+    estimate = left(rate)
+    # Of a class that the model never sees every label looks wrong, whether it is or not.
+    unseen = float((~np.isin(given, np.unique(choice))).mean())
+    low = left(lower - max(doubted - lower, 0.0) - unseen) - error
+    high = max(estimate, left((rate + doubted) / 2)) + error
     # More labels wrong than rows look like another class: T has it that a class is always labelled otherwise.
     # So it comes out of a model that takes a rare class for noise, and shows nothing.
-    if estimate > doubted + doubted_error or _tells_nothing(model, given, probs):
-        low = 0.0
+    if rate > doubted + doubted_error or _tells_nothing(model, given, probs):
+        low, high = 0.0, max(high, left(doubted + doubted_error))
     return RateInterval(estimate, float(max(low, 0.0)), float(min(high, 1.0)))
+
+
+def _readings(
+    model: NoiseModel, anchors: Anchors | None, given: NDArray[np.int64], probs: NDArray[np.floating]
+) -> tuple[float, float, Callable[[Index], float]]:
+    """The rate, a second opinion, and a function that fits the rate to a resample of the rows."""
+    if anchors is not None:
+        return anchors.rate, anchors.first_rate, anchors.refit
+    assert isinstance(model, OneRate)
+    again = model.refitter(given, probs)
+    softer = replace(model, sharpness=_SOFTER * model.sharpness).refitter(given, probs)
+    return model.expected_wrong(given, probs), softer(np.arange(len(given))), again
 
 
 def _tells_nothing(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,6 @@ from tolerant.noise.transition import symmetric, uniform
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
-Index = NDArray[np.int64]
 
 _STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
 _MOST_ITERATIONS = 100
@@ -43,17 +41,6 @@ class WholeMatrix:
         by_label = _split_by_label(given_labels, sharpen(probs, sharpness))
         transition = _most_likely(by_label, self.transition)
         return WholeMatrix(transition, sharpness), _log_likelihood(by_label, transition)
-
-    def refitter(self, given_labels: Labels, probs: Probs) -> Callable[[Index, Index], float]:
-        """A function of row numbers: T fitted to the first, the share of wrong labels among the second."""
-        sharp = sharpen(probs, self.sharpness)
-
-        def by_label(index: Index) -> list[Matrix]:
-            return _split_by_label(given_labels[index], sharp[index])
-
-        return lambda fitted, among: _expected_wrong(
-            by_label(among), _most_likely(by_label(fitted), self.transition)
-        )
 
     def expected_wrong(self, given_labels: Labels, probs: Probs) -> float:
         """The share of wrong labels among these."""
