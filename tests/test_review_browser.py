@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
@@ -26,6 +27,7 @@ from tolerant.data.digest import content_digests
 from tolerant.noise import corrupt, symmetric
 from tolerant.own_data.run_folder.save import CURVES
 from tolerant.review import apply_corrections, read_corrections, write_page
+from tolerant.review.sample import draw_sample
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -667,3 +669,37 @@ def test_screen_readers_find_their_way(browser: Browser, review: Path) -> None:
         browser.keys(Keys.TAB)
         stops.append(browser.run("return document.activeElement.id || document.activeElement.className"))
     assert stops == ["skip", "search", "filter-given", "filter-suggested", "filter-status", "sort"]
+
+
+def test_a_random_sample_tells_the_rate_without_the_models_opinion(browser: Browser, tmp_path: Path) -> None:
+    given = np.arange(200) % 2
+    probs = np.where(np.eye(2)[given] > 0, 0.9, 0.1)
+    reviewed = np.arange(200) < 50
+    rows = NoisyDataset(
+        np.array([f"text {n}" for n in range(200)], object), given, None, ("a", "b"), kind="text"
+    )
+    suspects = find_suspects(given, probs, reviewed=reviewed, class_names=("a", "b"))
+    write_page(tmp_path / "s.html", draw_sample(suspects, rows, reviewed, 40, seed=0), rows, sample=True)
+    browser.open(tmp_path / "s.html")
+    assert browser.find("#sample-rate").text == "–"
+    assert {text.split()[0] for text in browser.texts(".card [data-action]")} == {"Right", "Other…", "Drop"}
+    assert not any("Suggested" in words for words in browser.texts(".card"))
+    assert not browser.find("#filters").is_displayed()
+    assert not browser.find("#pairs").is_displayed()
+    for _ in range(12):
+        browser.keys("k")
+    browser.keys("d")
+    browser.keys("c")
+    was = browser.texts(".card.current .name")[0]
+    browser.find(f'#choices [data-label="{int(was == "a")}"]').click()
+    assert browser.status.startswith("14 of 40 decided.")
+    low, high = binomtest(2, 14).proportion_ci(method="wilson")
+    words = f"between {75 * low:.1f} % and {75 * high:.0f} %, by 2 wrong of 14 decided"
+    assert (
+        browser.find("#sample-rate").text == "11 %"
+    )  # 2 of 14, of the three quarters that nobody had reviewed
+    assert browser.find("#sample-between").text == words
+    exported = read_corrections(browser.export("#export-csv", "corrections.csv"))
+    assert sorted(c.decision for c in exported) == ["change", "drop", *["keep"] * 12]
+    browser.find("#undo").click()
+    assert "1 wrong of 13" in browser.find("#sample-between").text

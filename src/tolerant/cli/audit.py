@@ -10,9 +10,10 @@ import typer
 from tolerant.cli import options as opt
 from tolerant.cli.next_command import chosen_settings, next_command
 from tolerant.cli.over_ranks import train_over_ranks
-from tolerant.cli.summary import print_all_rows, print_suspects, print_training
+from tolerant.cli.summary import print_all_rows, print_sample, print_suspects, print_training
 from tolerant.own_data import Settings
-from tolerant.review.page import MOST_SHOWN
+from tolerant.review.page import MOST_SHOWN, write_page
+from tolerant.review.sample import draw_sample
 
 
 @opt.with_data_options()
@@ -25,6 +26,10 @@ def audit(
     ] = None,
     labels: opt.Labels = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of suspects on the page.")] = MOST_SHOWN,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of a run: draw so many rows at random instead, to label them by hand."),
+    ] = None,
     features: opt.Features = "auto",
     folds: opt.Folds = opt.FOLDS,
     all_rows: opt.AllRows = False,
@@ -36,6 +41,10 @@ def audit(
 
     For a run folder it uses the stored predictions and takes seconds. For data it trains first, as
     `tolerant train` does.
+
+    With --sample 100 it writes sample.html, a page of 100 rows of the run drawn at random. By what you decide
+    there it says how many labels of all are wrong, without bias and with an interval, also where predictions
+    cannot tell: labels made by rules.
 
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
@@ -50,6 +59,7 @@ def audit(
     )
 
     if not holds_run(source):
+        opt.refuse(context, ("sample",), "is for a run: train first, then name the run folder")
         rows, folder, corrections = opt.make_source(source, data_options), out or Path("audit"), labels or ()
         learned = train_over_ranks(
             rows,
@@ -79,6 +89,12 @@ def audit(
         )
     dataset = run.load_rows()
     suspects, history = run.suspects(dataset), run.history()
+    if sample is not None:
+        drawn = draw_sample(suspects, dataset, run.audit["reviewed"], sample, seed=run.spec.get("seed", 0))
+        with using(out):
+            write_page(out / "sample.html", drawn, dataset, title=run.title, limit=len(drawn), sample=True)
+        print_sample(drawn, out)
+        return
     reasons = run.reasons(dataset, suspects)
     with using(out):
         write_list_and_page(out, suspects, dataset, history, reasons, title=run.title, limit=limit)

@@ -10,7 +10,7 @@ from tolerant.printable import printable
 
 if TYPE_CHECKING:
     from tolerant.own_data.learned import Learned
-    from tolerant.suspects import Suspects
+    from tolerant.suspects import RateInterval, Suspects
 
 
 def print_training(learned: Learned) -> None:
@@ -57,15 +57,23 @@ def print_all_rows(folder: Path) -> None:
 def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
     """How many labels are wrong, the ten worst, where to look, what to do next."""
     from tolerant.own_data.plan import LEAST_TO_PRUNE
-    from tolerant.review.charts import percent
 
     rate = suspects.noise_rate
     echo(
-        f"\n{suspects.num_rows:,} rows, {len(suspects.class_names)} classes. About {percent(rate.estimate)} "
-        f"of the labels are wrong (between {percent(rate.low)} and {percent(rate.high)}); "
+        f"\n{suspects.num_rows:,} rows, {len(suspects.class_names)} classes. {_rate_sentence(rate)}; "
         f"{len(suspects):,} rows look like another class"
         + (f"; {suspects.num_reviewed:,} reviewed ones are not listed." if suspects.num_reviewed else ".")
     )
+    if rate.at_least:
+        echo(
+            "A few words tell nearly every label, as if rules had made them: mistakes of rules do not show,\n"
+            f"there may be many more. To know the share: tolerant audit {folder} --sample 100"
+        )
+    elif rate.vague:
+        echo(
+            "The predictions cannot tell the share more exactly. "
+            f"To know it: tolerant audit {folder} --sample 100"
+        )
     if suspects.num_rows < LEAST_TO_PRUNE:
         echo(
             f"With fewer than {LEAST_TO_PRUNE} rows a model's doubts are no evidence yet; no row was pruned."
@@ -80,6 +88,26 @@ def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
     echo(
         f"Review them in a browser: {folder / 'report.html'}   (full list: {folder / 'suspects.csv'})\n"
         f"Then train with your corrections: {next_command}"
+    )
+
+
+def _rate_sentence(rate: RateInterval) -> str:
+    from tolerant.review.charts import percent
+
+    low, high = percent(rate.low), percent(rate.high)
+    if rate.at_least:
+        return f"At least {percent(rate.estimate)} of the labels are wrong"
+    if rate.vague:
+        return f"Between {low} and {high} of the labels are wrong"
+    return f"About {percent(rate.estimate)} of the labels are wrong (between {low} and {high})"
+
+
+def print_sample(drawn: Suspects, folder: Path) -> None:
+    """Where the rows drawn at random are, and what to do with them."""
+    echo(
+        f"\n{len(drawn):,} of {drawn.num_rows:,} rows drawn at random: {folder / 'sample.html'}\n"
+        "Say of each whether its label is right. The page then says how many labels of all are wrong, with\n"
+        "an interval, whatever the model thinks; what you export serves `tolerant train --labels`, too."
     )
 
 

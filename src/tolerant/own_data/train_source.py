@@ -18,6 +18,7 @@ from tolerant.own_data.learn import learn
 from tolerant.own_data.learned import Learned
 from tolerant.own_data.network import NETWORK, PRETRAINED
 from tolerant.own_data.pretrained import AUTO, NONE, Say, picture_side
+from tolerant.own_data.rules import made_by_rules
 from tolerant.own_data.run_folder import remove_checkpoints, save_run, using
 from tolerant.own_data.settings import Settings
 from tolerant.review.page import MOST_SHOWN
@@ -119,6 +120,8 @@ def _train_source(
         callbacks=callbacks,
         say=say,
     )
+    if data.dataset.kind == "text" and made_by_rules(data.dataset.inputs, data.dataset.given_labels):
+        learned = replace(learned, suspects=learned.suspects.with_lower_bound())
     ranks.wait()  # nobody reads the checkpoints any more
     if not ranks.rank:
         save_run(folder, learned, data, fingerprint=fingerprint, limit=limit)

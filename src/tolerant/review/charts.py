@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.suspects import RateInterval
+
 MOST_CLASSES = 20  # a 20 x 20 table still shows a number in each cell on a laptop
 
 
@@ -20,6 +22,23 @@ def percent(share: float) -> str:
     """
     value = 100 * share
     return f"{value:.1f} %" if 0.05 <= value < 9.95 else f"{value:.0f} %"
+
+
+def rate_in_words(rate: RateInterval) -> tuple[str, str]:
+    """The noise rate as a headline, and what to know of it.
+
+    >>> rate_in_words(RateInterval(0.2, 0.15, 0.26))
+    ('20 %', 'probably between 15 % and 26 %')
+    >>> rate_in_words(RateInterval(0.2, 0.05, 0.4))
+    ('5.0 % to 40 %', 'the predictions cannot tell it more exactly')
+    """
+    low, high = percent(rate.low), percent(rate.high)
+    if rate.at_least:
+        why = "a few words tell nearly every label, as if rules had made them: their mistakes do not show"
+        return f"at least {percent(rate.estimate)}", why
+    if rate.vague:
+        return f"{low} to {high}", "the predictions cannot tell it more exactly"
+    return percent(rate.estimate), f"probably between {low} and {high}"
 
 
 def heat_map(

@@ -20,7 +20,7 @@ import numpy as np
 from tolerant.data.digest import content_digests
 from tolerant.extras import extra
 from tolerant.files import write_atomic
-from tolerant.review.charts import curves, heat_map, percent
+from tolerant.review.charts import curves, heat_map, percent, rate_in_words
 from tolerant.review.thumbnails import EXAMPLE_PIXELS, thumbnails
 from tolerant.suspects import Suspects
 from tolerant.suspects.lost_classes import lost_classes
@@ -28,7 +28,7 @@ from tolerant.suspects.lost_classes import lost_classes
 if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset
 
-SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "review.js")
+SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "sample.js", "review.js")
 MOST_SHOWN = 5_000
 _WITH_EXAMPLES = 500  # suspects whose nearest rows are shown: 3,500 small pictures take 5 MB
 _MOST_EXAMPLE = 200  # characters of a text that is shown beside a suspect
@@ -38,10 +38,10 @@ _LEAST_COLUMNS = 40  # of a table, however many rows there are
 _MOST_CELLS = 400_000  # some 8 MB: all columns, but where both rows and columns are many
 Reason = tuple[str, str]
 _RATE_MEANS = (
-    "The share of wrong labels is an estimate from the model's predictions. Its lower end puts doubt "
-    "down to hard rows, its upper end counts every row that looks like another class; "
-    "both include the sampling error. Mistakes that follow a rule which the model can learn "
-    "from the inputs do not show."
+    "The share of wrong labels is an estimate from the model's predictions, by the labels of the rows that "
+    "it is surest of. Its interval is as wide as rows between two classes, and the sampling error, leave it "
+    "open. Mistakes that follow a rule which the model can learn from the inputs do not show. A sample "
+    "that a person labels tells the share without bias: tolerant audit RUN --sample 100."
 )
 
 
@@ -55,6 +55,7 @@ def write_page(
     feature_names: Sequence[str] | None = None,
     reasons: Sequence[Sequence[Reason]] = (),
     limit: int = MOST_SHOWN,
+    sample: bool = False,
 ) -> None:
     """Write the review page of `suspects`, rows of `dataset`, to `path`.
 
@@ -68,6 +69,8 @@ def write_page(
             are shown as they stand in the file.
         reasons: of the first suspects, what speaks for the suggestion: (column, its value) or (word, "").
         limit: the most suspects on the page, the most doubtful ones. A picture takes up to 6 kB.
+        sample: they are rows drawn at random (:func:`tolerant.review.sample.draw_sample`): the page keeps the
+            model's opinion to itself, and says how many labels of all are wrong by what is decided.
 
     Decisions are remembered by the browser under a hash of what is shown: writing the page again
     for the same suspects keeps them.
@@ -86,12 +89,14 @@ def write_page(
         | _evidence(shown, dataset, "pictures" in inputs)
     )
     content["reasons"] = [list(some) for some in reasons[: len(shown)]]
+    # What a sample of the rows that nobody has reviewed says of all: the reviewed ones are right.
+    content["sampleOf"] = 1.0 - suspects.num_reviewed / suspects.num_rows if sample else None
     kind = "image" if "pictures" in inputs else dataset.kind
     summary = _summary(suspects, shown, title, history or {})
     predicted = dataset.given_labels.copy()
     predicted[suspects.index] = suspects.suggested_labels
     lost = lost_classes(dataset.given_labels, predicted, suspects.class_names)
-    summary |= {"kind": kind, "has_reasons": any(content["reasons"]), "lost_classes": lost}
+    summary |= {"kind": kind, "has_reasons": any(content["reasons"]), "lost_classes": lost, "sample": sample}
     write_atomic(path, _render(summary, content))
 
 
@@ -234,6 +239,7 @@ def _summary(
     suspects: Suspects, shown: Suspects, title: str, history: Mapping[str, Sequence[float | None]]
 ) -> dict[str, Any]:
     rate = suspects.noise_rate
+    headline, detail = rate_in_words(rate)
     names = suspects.class_names
     pairs = set(zip(shown.suggested_labels.tolist(), shown.given_labels.tolist(), strict=True))
     return {
@@ -250,9 +256,10 @@ def _summary(
         "kept_share": None if suspects.kept_share is None else percent(suspects.kept_share),
         "num_kept": suspects.num_kept,
         "noise": {
-            "estimate": percent(rate.estimate),
-            "low": percent(rate.low),
-            "high": percent(rate.high),
+            "headline": headline,
+            "detail": detail,
+            "unsure": rate.at_least or rate.vague,
+            "lower_bound": rate.at_least,
             "x": f"{100 * rate.low:.2f}",
             "width": f"{max(100 * (rate.high - rate.low), 0.4):.2f}",
             "mark": f"{100 * rate.estimate - 0.3:.2f}",

@@ -3,7 +3,7 @@
 If a row has class i with probability p_i, its given label is j with probability sum_i p_i T[i, j]. Many
 pairs of p and T lead to the same labels: a model that says exactly how likely each GIVEN label is can be
 explained by "no label is wrong, rows are hard" as well as by the real T. So the likelihood of the labels
-(:mod:`tolerant.suspects.noise_model`) cannot choose; of ten classes with pair flips of 0.4 it said 0.0001.
+(:mod:`tolerant.suspects.noise_model`) cannot choose, and of 40 % pair flips it saw none.
 What can is an assumption: of every class there are rows that are surely of it, its anchors. Their labels are
 drawn from row i of T (Scott et al. 2013, Liu & Tao 2016; Patrini et al. 2017 take one row a class).
 

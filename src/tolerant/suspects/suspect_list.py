@@ -70,9 +70,10 @@ class Suspects:
 
     def __repr__(self) -> str:
         rate = self.noise_rate
+        bound = "at least " if rate.at_least else ""
         return (
-            f"Suspects({len(self):,} of {self.num_rows:,} rows, noise rate {rate.estimate:.3f} between "
-            f"{rate.low:.3f} and {rate.high:.3f}; to_frame() lists them)"
+            f"Suspects({len(self):,} of {self.num_rows:,} rows, noise rate {bound}{rate.estimate:.3f} "
+            f"between {rate.low:.3f} and {rate.high:.3f}; to_frame() lists them)"
         )
 
     @property
@@ -95,6 +96,10 @@ class Suspects:
         listed = np.zeros(self.num_rows, dtype=np.bool_)
         listed[self.index] = True
         return listed
+
+    def with_lower_bound(self) -> Suspects:
+        """The same, with a noise rate that is a lower bound: mistakes that follow a rule do not show."""
+        return replace(self, noise_rate=replace(self.noise_rate, at_least=True))
 
     def head(self, count: int) -> Suspects:
         """The `count` most doubtful; what is about all rows stays."""

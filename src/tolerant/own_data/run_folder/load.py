@@ -164,6 +164,8 @@ class SavedRun:
             )
             if "trained_as" in stored:
                 found = replace(found, trained_as=stored["trained_as"][found.index])
+            if self.spec.get("rate_is_lower_bound"):  # older runs do not say
+                found = found.with_lower_bound()
             if len(found) and all(len(stored.get(name, ())) == len(found) for name in EVIDENCE):
                 found = replace(found, evidence=Evidence(*(stored[name] for name in EVIDENCE)))
             return found

@@ -99,12 +99,16 @@ function rowId(id) {
 function makeCard(row, position, total) {
   const given = className(DATA.given[row]);
   const suggested = className(DATA.suggested[row]);
+  const sampled = DATA.sampleOf !== null; // without the model's opinion, which would sway the person
   const beliefs = make("dl", { class: "beliefs" });
-  beliefs.append(...belief("given", "Given", DATA.given[row], DATA.p[row]),
-    ...belief("suggested", "Suggested", DATA.suggested[row], DATA.confidence[row]));
+  if (sampled) beliefs.append(make("dt", { text: "Given" }), make("dd", { class: "name", text: given, title: given }));
+  else {
+    beliefs.append(...belief("given", "Given", DATA.given[row], DATA.p[row]),
+      ...belief("suggested", "Suggested", DATA.suggested[row], DATA.confidence[row]));
+  }
   const card = make("article", {
     class: "card", tabindex: "-1", "data-row": String(row),
-    "aria-label": `Suspect ${position} of ${total}, row ${DATA.ids[row]}: given ${given}, suggested ${suggested}`,
+    "aria-label": `${sampled ? "Row" : "Suspect"} ${position} of ${total}, row ${DATA.ids[row]}: given ${given}${sampled ? "" : `, suggested ${suggested}`}`,
   },
   content(row), ...expander(),
   make("div", { class: "facts-of-row" },
@@ -112,7 +116,7 @@ function makeCard(row, position, total) {
       make("span", { class: "verdict", hidden: "" }), make("span", { class: "pruned", text: prunedText(row) })),
     beliefs, ...because(row), ...evidence(row), ...(DATA.notes && DATA.notes[row] ? [make("p", { class: "note", text: DATA.notes[row] })] : [])),
   make("div", { class: "decide", role: "group", "aria-label": "Decide" },
-    button("accept", "Accept", suggested, "A"), button("keep", "Keep", given, "K"), button("change", "Other…", "label", "C"),
+    ...(sampled ? [] : [button("accept", "Accept", suggested, "A")]), button("keep", sampled ? "Right" : "Keep", given, "K"), button("change", "Other…", "label", "C"),
     button("drop", "Drop", "the row, none of the classes", "D")));
   paintCard(card);
   return make("li", {}, card);

@@ -13,8 +13,8 @@ let storageWorks = true;
 function decisionOf(row) {
   if (decided[row] === NONE) return null;
   if (decided[row] === DROP) return "drop";
-  if (decided[row] === DATA.suggested[row]) return "accept";
-  return decided[row] === DATA.given[row] ? "keep" : "change";
+  if (decided[row] === DATA.given[row]) return "keep"; // first: in a sample nothing else is suggested
+  return decided[row] === DATA.suggested[row] ? "accept" : "change";
 }
 
 function setLabel(row, label) {

@@ -36,7 +36,7 @@ function fillClassFilter(select, labels) {
 
 function fillPairs() {
   const counts = new Map();
-  for (let row = 0; row < COUNT; row += 1) {
+  for (let row = 0; row < COUNT && DATA.sampleOf === null; row += 1) {
     const pair = `${DATA.given[row]} ${DATA.suggested[row]}`;
     counts.set(pair, (counts.get(pair) || 0) + 1);
   }
@@ -135,6 +135,7 @@ function paintProgress() {
   byId("meter").setAttribute("aria-valuenow", String(decidedCount));
   byId("meter-fill").style.width = `${COUNT ? (100 * decidedCount) / COUNT : 0}%`;
   byId("undo").disabled = undoStack.length === 0;
+  paintSample();
   byId("export-csv").disabled = decidedCount === 0;
   byId("export-json").disabled = decidedCount === 0;
   byId("accept-page").disabled = openRows().length === 0;

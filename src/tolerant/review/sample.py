@@ -1,0 +1,45 @@
+"""A random sample of rows for a person to label: what it finds wrong, of its own size, has no bias.
+
+The noise rate that predictions tell rests on assumptions, and labels made by rules break them all. A sample
+rests on none but that each of its rows is decided. The page shows it without the model's opinion, which would
+sway the person, in random order, so that the first rows are a sample, too, and says the share that was
+found wrong with its interval (Wilson's, at 95 %).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.suspects import Suspects
+
+
+def draw_sample(
+    suspects: Suspects, dataset: NoisyDataset, reviewed: NDArray[np.bool_], count: int, *, seed: int
+) -> Suspects:
+    """``count`` rows drawn at random from those not ``reviewed`` [N], in random order; all if fewer.
+
+    Each is listed with its given label alone: nothing is suggested.
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1; got {count!r}.")
+    if reviewed.all():
+        raise ValueError("a person has decided every label: there is no row left to draw.")
+    index = np.random.default_rng(seed).permutation(np.flatnonzero(~reviewed))[:count]
+    given = dataset.given_labels[index]
+    ones = np.ones(len(index))
+    return replace(
+        suspects,
+        index=index,
+        ids=dataset.ids[index],
+        given_labels=given,
+        suggested_labels=given,
+        p_y=ones,
+        confidence=ones,
+        kept=None,
+        pruned_at=None,
+        evidence=None,
+    )
