@@ -30,7 +30,10 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     "bench_models": [("", "models.jsonl")],
     "bench_pictures": [("", "pictures_cpu.jsonl")],
     "bench_prune": [("", "prune.jsonl")],
-    "bench_rate": [("rate", "rate.jsonl"), ("k", "rate.jsonl"), ("q", "rate.jsonl")],
+    "bench_rate": [
+        ("families", "rate_families.jsonl"),
+        *((what, "rate.jsonl") for what in ("rate", "k", "q")),
+    ],
     "bench_train": [
         ("--models resnet18 --runs 4", "train_h200.json"),
         ("--device cpu", None),
@@ -83,6 +86,8 @@ def test_stored_intervals_and_choices_are_summarised(capsys):
     said = capsys.readouterr().out
     assert "% of " in said
     assert "q-accuracy" in said
+    importlib.import_module("bench_rate").main(["summary", "--out", str(STORED / "rate_families.jsonl")])
+    assert "pair flips" in capsys.readouterr().out
 
 
 def shapes(path: Path) -> Any:

@@ -95,7 +95,9 @@ def test_labels_that_one_word_tells_look_like_a_rule() -> None:
     assert made_by_rules(*made_up(600, by_rule=True))
     assert not made_by_rules(*made_up(600, by_rule=False))
     assert not made_by_rules(*made_up(100, by_rule=True))  # too few to say
-    assert not made_by_rules(np.array(["hello"] * 400, object), np.arange(400) % 100 == 0)  # one large class
+    assert not made_by_rules(
+        np.array(["hello"] * 400, object), (np.arange(400) % 100 == 0).astype(int)
+    )  # one large class
     assert not made_by_rules(np.array([f"x{row}" for row in range(400)], object), np.arange(400) % 2)
 
 

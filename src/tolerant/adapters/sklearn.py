@@ -122,7 +122,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     kept_ : ndarray of bool (n,)
         False for rows that training had pruned at its end.
     noise_rate_, noise_rate_interval_ : float, (float, float)
-        Estimated share of wrong labels, and between which values it may lie.
+        Estimated share of wrong labels, and between which values it may lie. Labels made by rules, which
+        the model learns with their mistakes, have at least so many: see docs/howto/noise-rate.md. If
+        ``suspects_.noise_rate.vague``, the interval is all that is known.
     transition_ : ndarray (classes, classes)
         Estimated, [i, j] = P(given = j given that true = i).
     suspects_ : tolerant.suspects.Suspects

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 
+from tolerant.data.dataset import Inputs
 from tolerant.extras import extra
 
 _LEAST_ROWS, _MOST_ROWS, _FOLDS = 300, 5000, 3
@@ -19,13 +20,13 @@ _MOST_MISSED = 0.06
 _OF_THE_REST = 0.2  # and of the rows outside the largest class: to guess that class is no rule
 
 
-def made_by_rules(texts: np.ndarray, given_labels: np.ndarray) -> bool:
+def made_by_rules(texts: Inputs, given_labels: np.ndarray) -> bool:
     """Whether a tree of three leaves a class, which asks for one word or two in a row each, tells the labels.
 
     Of at most 5,000 texts, each by a tree that has not seen it; of fewer than 300, nothing is said.
     """
     index = np.random.default_rng(0).permutation(len(texts))[:_MOST_ROWS]
-    given = np.asarray(given_labels)[index]
+    given = given_labels[index]
     counts = np.bincount(given)
     if len(index) < _LEAST_ROWS or (counts > 0).sum() < 2:
         return False
@@ -33,7 +34,7 @@ def made_by_rules(texts: np.ndarray, given_labels: np.ndarray) -> bool:
         binary=True, ngram_range=(1, 2), min_df=3, token_pattern=r"(?u)\b\w+\b"
     )
     try:
-        found = words.fit_transform([str(text) for text in np.asarray(texts, object)[index]])
+        found = words.fit_transform([str(text) for text in texts[index]])
     except ValueError:  # no word occurs three times
         return False
     tree = extra("sklearn.tree").DecisionTreeClassifier(
