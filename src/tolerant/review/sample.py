@@ -42,4 +42,5 @@ def draw_sample(
         kept=None,
         pruned_at=None,
         evidence=None,
+        trained_as=None,
     )
