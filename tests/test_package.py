@@ -32,6 +32,7 @@ BELOW_ALL = {
     "hints",
     "locks",
     "markdown",
+    "plugins",
     "printable",
     "progress",
     "ray_cluster",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tolerant import plugins
 from tolerant.data.column_roles import guess_roles
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
@@ -95,12 +96,13 @@ def load(
     if reader == "rows":
         frame = read_frame(path)
         reader, options = _reader_of_rows(frame, _stripped(options))
-    _check_options(READERS[reader].load, path, options)
+    found = _reader(reader)
+    _check_options(found.load, path, options)
     # A frame is read once, though its columns had a say.
     fitted: dict[str, Any] = {} if frame is None else {"frame": frame}
-    if "at_most" in inspect.signature(READERS[reader].load).parameters:
+    if "at_most" in inspect.signature(found.load).parameters:
         fitted["at_most"] = at_most
-    return READERS[reader].load(path, **options, **fitted)
+    return found.load(path, **options, **fitted)
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Source:
             # Not the id: the training rows may have had a column of ids that the new ones lack.
             known: dict[str, Any] = _stripped(dict(like.options)) if like is not None else {}
             columns = {name: known[name] for name in ("file", "text") if known.get(name)}
-        read = READERS[reader].read
+        read = _reader(reader).read
         _check_options(read, path, options, " for rows of this run")
         columns = {name: column for name, column in columns.items() if name in _options_of(read)}
         return encoder.unlabelled(read(path, encoder, **columns | options), self.name, device)
@@ -155,6 +157,19 @@ class Source:
         return Source(self.name, guess_roles(frame, options, say))
 
 
+def _added(suffix: str) -> Reader | None:
+    """What another package reads such files with (`tolerant.plugins`)."""
+    ours = suffix.lower() in (".csv", ".tsv", ".jsonl", ".parquet", ".gz", ".bz2", ".xz", "")
+    found: Reader | None = None if ours else plugins.find("tolerant.readers", suffix.lower()[1:], Reader)
+    return found
+
+
+def _reader(name: str) -> Reader:
+    found = READERS.get(name) or _added(name)
+    assert found is not None  # `_find` has just found it
+    return found
+
+
 def _find(name: str) -> tuple[Path, str]:
     """Where it is, and which of `READERS` reads it; "rows" for a table, of which more must be known."""
     if name in CARDS:
@@ -168,6 +183,8 @@ def _find(name: str) -> tuple[Path, str]:
     check_regular(path)
     if path.suffix.lower() == ".npz":
         return path, "npz"
+    if _added(path.suffix) is not None:
+        return path, path.suffix
     check_table(path)
     return path, "rows"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tolerant import plugins
 from tolerant.hints import did_you_mean
 from tolerant.losses import full_row, phi
 from tolerant.losses.module import RobustLoss
@@ -19,11 +20,13 @@ REGISTRY: dict[str, type[RobustLoss]] = {
 
 
 def loss_class(name: str) -> type[RobustLoss]:
-    """The loss of this name."""
-    if name not in REGISTRY:
-        rule = f"loss must be one of {', '.join(REGISTRY)}; got {name!r}."
-        raise ValueError(f"{rule} {did_you_mean(name, REGISTRY)}".rstrip())
-    return REGISTRY[name]
+    """The loss of this name: ours, or one that another package adds (`tolerant.plugins`)."""
+    found = REGISTRY.get(name) or plugins.find("tolerant.losses", name, RobustLoss)
+    if found is None:
+        known = [*REGISTRY, *plugins.names("tolerant.losses")]
+        rule = f"loss must be one of {', '.join(known)}; got {name!r}."
+        raise ValueError(f"{rule} {did_you_mean(name, known)}".rstrip())
+    return found
 
 
 def make_loss(name: str, **options: Any) -> RobustLoss:

@@ -173,13 +173,16 @@ def linear(results: Path) -> str:
     rows = _read(results / "bench" / "linear_h200.jsonl")
     timed = [row for row in rows if row["bench"] == "linear"]
     eager = next((row["extra MiB"] for row in timed if row["name"] == "eager"), None)
+    off = {row["name"]: max(row["hidden"], row["weight"]) for row in rows if row["bench"] == "accuracy"}
     body = []
     for row in timed:
         extra = row.get("extra MiB")
         share = f"1/{eager / extra:.1f}" if eager and extra else ""
         memory = "" if extra is None else f"{extra:,.0f}"
-        body.append([row["name"], f"{row['ms']:.2f}", _ratio(row["/ bare products"]), memory, share])
+        error = f"{off[row['name']]:.2%}" if row["name"] in off else ""
+        body.append([row["name"], f"{row['ms']:.2f}", _ratio(row["/ bare products"]), memory, share, error])
     head = ["", "ms", "time relative to bare products", "extra memory, MiB", "relative to eager"]
+    head.append("error of the gradients")
     return f"{markdown_table(head, body, 'lr')}\n\n{_machine(rows)}" if body else NO_ROWS
 
 

@@ -6,6 +6,7 @@ import functools
 
 import torch
 
+from tolerant import plugins
 from tolerant.data.features.bundled import BUNDLED, Card
 from tolerant.data.features.extractor import Extractor, Identity, Kind
 from tolerant.data.features.hubs import HUBS, Hub
@@ -53,6 +54,8 @@ def _find(name: str, kind: Kind) -> Card | Hub:
     """What the name means, if it is installed and for rows of this kind."""
     source, colon, model = name.partition(":")
     found = HUBS.get(source) if colon and model else BUNDLED.get(name)
+    if found is None and not colon:
+        found = plugins.find("tolerant.extractors", name, Card)
     if found is None:
         raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kind)}")
     _check(name, found, kind, found.kinds if isinstance(found, Hub) else (found.kind,))
