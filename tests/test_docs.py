@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tolerant import __version__ as tolerant_version
 from tolerant.cli import make_app
 
 ROOT = Path(__file__).parents[1]
@@ -205,6 +206,7 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
         assert not re.search(r"<(?:script|img|iframe)[^>]*src=\"?https?:", html), page.name
         assert not re.search(r"<link[^>]*href=\"?https?:", html), page.name
         assert ":math:" not in html, page.name
+        assert page.name == "404.html" or f"tolerant {tolerant_version}" in html, page.name
         assert "```" not in html, page.name  # an example that became something else, such as a table
         assert "|---|" not in html, page.name  # a table without its first row, or without a line before it
         if page.parent.name == "api":
