@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
@@ -83,6 +84,22 @@ def test_a_removed_row_is_reproduced(tmp_path: Path) -> None:
     (left / "state-00003-0000000.safetensors").write_bytes(b"")
     assert run(specs, **folders).done == 0
     assert not left.exists()
+
+
+def test_threads_change_no_number(tmp_path: Path) -> None:
+    """A worker of Ray has one, this process as many as there are cores: both train with one, and say so."""
+    before, rows = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            folder = tmp_path / str(threads)
+            (row,) = run(tiny("lq"), results=folder, checkpoints=folder / "runs", device="cpu").rows
+            rows.append((lasting(row), Store(folder).history(row)))
+            assert row["hardware"].endswith(", 1 thread(s)")
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert rows[0] == rows[1]
 
 
 def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

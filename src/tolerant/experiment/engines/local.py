@@ -5,19 +5,32 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
+
+import torch
 
 from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
 from tolerant.experiment.row import make_row
 from tolerant.experiment.shared_epochs import heirs_among
 from tolerant.experiment.spec import RunSpec
 from tolerant.experiment.training_data import TrainingData, training_data
+from tolerant.threads import one_thread
 from tolerant.train import Fleet, Job, TrainResult
 
 RETRY_S = 0.5  # between looks at runs that other processes are doing
 MAX_DEATHS = 3  # a run that takes its worker down this often has failed
+
+
+def fixed_threads(device: torch.device) -> AbstractContextManager[None]:
+    """On a processor every engine trains with one thread; its rows say so in ``hardware``.
+
+    The last digits of sums depend on how many threads share them, so that a worker of Ray, which has one,
+    got other numbers than this process with two. To use all cores, run several at once (``--workers``).
+    """
+    return one_thread(device.type == "cpu")
 
 
 @dataclass(frozen=True)
@@ -84,8 +97,9 @@ class Runner:
             tell(outcome)
 
         try:
-            # Not a generator, whose frame would keep the last job's data.
-            fleet.run(filter(None, map(start, specs)), on_result)
+            with fixed_threads(fleet.device):
+                # Not a generator, whose frame would keep the last job's data.
+                fleet.run(filter(None, map(start, specs)), on_result)
         finally:
             for reservation, _ in started.values():
                 reservation.release()

@@ -23,7 +23,7 @@ def run_in_processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, worke
     `concurrent.futures` gives up the whole pool when a worker dies, hence this small one of our own.
     """
     queue, deaths = Queue(specs, tell), Counter[str]()
-    with closing(_Pool(runner, workers)) as pool:
+    with closing(_Pool(runner)) as pool:
         while queue.waiting or queue.later or pool.at_work:
             if not queue.waiting:
                 if not pool.at_work:
@@ -44,8 +44,8 @@ def run_in_processes(specs: Sequence[RunSpec], runner: Runner, tell: Tell, worke
 class _Pool:
     """Worker processes, started as they are needed; a run is done by calling the runner in one of them."""
 
-    def __init__(self, runner: Runner, size: int) -> None:
-        self._runner, self._size = runner, size
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
         self._workers: dict[Connection, BaseProcess] = {}
         self.at_work: dict[Connection, RunSpec] = {}
         self._begun = False  # a worker has answered: workers can be started from here
@@ -89,7 +89,7 @@ class _Pool:
         context = get_context("forkserver")
         context.set_forkserver_preload([__name__])
         mine, theirs = context.Pipe()
-        worker = context.Process(target=_serve, args=(theirs, self._runner, self._size), daemon=True)
+        worker = context.Process(target=_serve, args=(theirs, self._runner), daemon=True)
         worker.start()
         theirs.close()
         self._workers[mine] = worker
@@ -105,11 +105,8 @@ class _Pool:
             ) from None
 
 
-def _serve(pipe: Connection, runner: Runner, workers: int) -> None:
-    import torch
-
+def _serve(pipe: Connection, runner: Runner) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
             pipe.send(runner(pipe.recv()))

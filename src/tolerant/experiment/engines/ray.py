@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.experiment.engines.local import MAX_DEATHS, RETRY_S, Queue, Runner
+from tolerant.experiment.engines.local import MAX_DEATHS, RETRY_S, Queue, Runner, fixed_threads
 from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
 from tolerant.experiment.row import History, make_row
 from tolerant.experiment.spec import RunSpec
@@ -109,9 +109,10 @@ def _train(
     try:
         data = training_data(spec)
         fleet = Fleet(side_by_side=1, device=device, progress="quiet")
-        result = fleet.run_one(make_job(spec, data, folder, estimated, note))
-        took = {"wall_s": time.perf_counter() - begun, "share": share}
-        made = make_row(spec, data, result, fleet.device, **took, side_by_side=round(1 / share))
+        with fixed_threads(fleet.device):
+            result = fleet.run_one(make_job(spec, data, folder, estimated, note))
+            took = {"wall_s": time.perf_counter() - begun, "share": share}
+            made = make_row(spec, data, result, fleet.device, **took, side_by_side=round(1 / share))
     except Exception as error:
         return {}, {}, describe_error(error)
     return *made, None
