@@ -90,7 +90,7 @@ def models(results: Path) -> str:
     head = ["data", "method", "score", "accuracy", "balanced accuracy", "ranking", "seconds"]
     machines = ", ".join(sorted({row["hardware"] for row in rows}))
     text = unbroken(markdown_table(head, body, "llr"))
-    return text + "\n\n" + " ".join(notes) + f" Seconds are of the processor. On {machines}."
+    return text + "\n\n" + " ".join(notes) + f" On {machines}."
 
 
 _MODEL_COLUMNS = ("accuracy", "balanced_accuracy", "ranking", "time_s")
