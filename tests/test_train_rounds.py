@@ -211,15 +211,17 @@ def test_labels_that_somebody_has_checked_stay():
 # The step.
 
 
-def test_the_average_is_the_mean_of_all_steps_then_of_the_last():
-    values = torch.arange(1.0, 201.0)
-    average = Average({"w": torch.zeros(1), "count": torch.zeros(1, dtype=torch.long)}, decay=0.9)
+def test_the_average_follows_the_last_tenth_of_the_steps_then_fewer():
+    values = torch.arange(1.0, 401.0)
+    average = Average({"w": torch.zeros(1), "count": torch.zeros(1, dtype=torch.long)}, decay=0.95)
     for step, value in enumerate(values.tolist(), 1):
         average.follow({"w": torch.tensor([value]), "count": torch.tensor([step])})
-        if step == 5:
-            torch.testing.assert_close(average.tensors["w"], values[:5].mean()[None])
-    torch.testing.assert_close(average.tensors["w"], torch.tensor([200.0 - 9.0]), rtol=1e-3, atol=0)
-    assert average.tensors["count"] == 200
+        if step == 1:
+            assert average.tensors["w"] == 1.0  # nothing is left of where it started
+        if step == 100:
+            assert 88 < average.tensors["w"] < 93
+    torch.testing.assert_close(average.tensors["w"], torch.tensor([400.0 - 19.0]), rtol=1e-3, atol=0)
+    assert average.tensors["count"] == 400
 
 
 @pytest.mark.parametrize("decay_on", ["all", "matrices"])

@@ -100,9 +100,10 @@ def taught(
     """The package's own method: so many epochs of L_q, then so many under what the rows' labels seem to be.
 
     In the second round rows are blended: a network that sees none of them twice alike cannot learn its own
-    mistakes by heart. Decisions begin after a tenth of it, when a fresh network knows more than the old one.
+    mistakes by heart. Decisions begin after a fifth of it: before, a fresh network knows less than the old
+    one, and would take back what that has found.
     """
-    relabel = Relabel(start_epoch=max(1, second // 10), every=max(1, second // 50))
+    relabel = Relabel(start_epoch=max(1, second // 5), every=max(1, second // 50))
     return (
         Round(epochs=first, loss="lq", loss_args={"q": q}),
         Round(epochs=second, mixup=1.0, augment=augment, networks=networks, relabel=relabel),

@@ -10,7 +10,8 @@ CHOICES = {
     ),
     "tuning": (
         "By noisy validation rows, on CIFAR-10 with uniform 0.4 and instance-dependent 0.4 and on CIFAR-100 "
-        "with uniform 0.6, in rounds of 60 and 80 epochs. The reported runs train on all 50,000 rows."
+        "with uniform 0.6, in rounds of 60 and 80 epochs of a throw-away trainer "
+        "(results/bench/rounds_trials.jsonl). The reported runs train on all 50,000 rows."
     ),
     "selection": "The averaged weights of the last epoch; no model is chosen on any labels.",
 }
