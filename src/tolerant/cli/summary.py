@@ -40,7 +40,10 @@ def _print_tried(learned: Learned) -> None:
         name = f"{tried.name} (chosen)" if tried.name == learned.name else tried.name
         table.add_row(name, f"{tried.score:.1%}", f"{tried.time_s:.1f}" if tried.time_s else "")
     Console().print(table)
-    echo("Agreement: the mean of accuracy and balanced accuracy, against labels of which some are wrong.")
+    echo(
+        "Agreement: the mean of accuracy and balanced accuracy, against labels of which some are wrong.\n"
+        "All models together are taken, unless fewer agree better by more than half a point."
+    )
 
 
 def print_all_rows(folder: Path) -> None:
