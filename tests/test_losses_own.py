@@ -281,3 +281,17 @@ def test_on_the_gpu_it_is_plain(reduction):
     expected = both(loss, logits, labels)
     found = both(loss.cuda(), logits.cuda(), labels.cuda())
     torch.testing.assert_close([t.cpu() for t in found], list(expected))
+
+
+@pytest.mark.parametrize("name", ["LqLoss", "NCELoss", "BinaryLqLoss", "GJSLoss"])
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_torchscript_is_refused_by_a_sentence(name: str) -> None:
+    loss, logits, labels = getattr(tolerant, name)(), torch.randn(4, 5), torch.tensor([0, 1, 2, 3])
+    for whole in (loss, torch.nn.Sequential(loss)):
+        with pytest.raises(NotImplementedError, match=rf"jit.script cannot take {name}.*torch.export"):
+            torch.jit.script(whole)
+    with pytest.raises(NotImplementedError, match=rf"torch.jit.trace cannot take {name}.*torch.compile"):
+        torch.jit.trace(loss, (logits, labels))
+    if name != "BinaryLqLoss":
+        exported = torch.export.export(loss, (logits, labels)).module()
+        assert torch.allclose(exported(logits, labels), loss(logits, labels))

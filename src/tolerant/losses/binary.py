@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from tolerant.kernels import can
 from tolerant.kernels.log_prob import compute_dtype
 from tolerant.kernels.plain import phi_at
 from tolerant.losses.input_checks import check_reduction, check_tensor
+from tolerant.losses.no_torchscript import NoTorchScript
 from tolerant.losses.phi import lq_or_truncated
 from tolerant.losses.reduction import nan_if_zero
 
@@ -75,7 +76,7 @@ def binary_lq_loss(
     return losses.sum() / torch.where(divisor == 0, 1.0, divisor) + nan_if_zero(divisor)
 
 
-class BinaryLqLoss(nn.Module):
+class BinaryLqLoss(NoTorchScript):
     """`binary_lq_loss` as a module.
 
     >>> BinaryLqLoss(q=0.5)

@@ -12,11 +12,12 @@ from tolerant.kernels import can
 from tolerant.kernels.log_prob import log_p_given, log_softmax, rows_at
 from tolerant.kernels.plain import RowWeight, finite_rows, phi_at, weigh
 from tolerant.losses.module import PhiLoss, RobustLoss
+from tolerant.losses.no_torchscript import NoTorchScript
 from tolerant.losses.phi import CCELoss
 from tolerant.losses.reduction import reverse_mode_only, to_rows, weigh_rows
 
 
-class SumLoss(nn.Module):
+class SumLoss(NoTorchScript):
     """A weighted sum of losses, such as an active one and a passive one.
 
     >>> from tolerant.losses import NCELoss, RCELoss
@@ -53,7 +54,7 @@ class SumLoss(nn.Module):
         return f"factors={self.factors}"
 
 
-class _Corrected(nn.Module):
+class _Corrected(NoTorchScript):
     """A loss and the transition matrix it is corrected by."""
 
     transition: Tensor

@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from tolerant.kernels import can
 from tolerant.kernels.linear_chunks import Job, linear_phi_rows, rows_of_a_chunk
 from tolerant.kernels.log_prob import compute_dtype
 from tolerant.losses.input_checks import check_reduction, check_tensor
+from tolerant.losses.no_torchscript import NoTorchScript
 from tolerant.losses.phi import lq_or_truncated
 from tolerant.losses.reduction import to_rows, weigh_rows
 
@@ -91,7 +92,7 @@ def _check_input(
         raise ValueError("sample_weight must not require a gradient. Call sample_weight.detach().")
 
 
-class LinearLqLoss(nn.Module):
+class LinearLqLoss(NoTorchScript):
     """`linear_lq_loss` as a module: ``loss(hidden, head.weight, labels, bias=head.bias)``.
 
     The layer's weight stays where it is (tied to an embedding, sharded and gathered by the caller).

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, cast
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from tolerant.kernels import can, cpu, plain
 from tolerant.kernels.plain import finite_rows, weigh
@@ -19,10 +19,11 @@ from tolerant.kernels.triton.loss import phi_loss
 from tolerant.losses.declaration import declare, refuse_unknown
 from tolerant.losses.domain import Domain
 from tolerant.losses.input_checks import check_impl, check_reduction
+from tolerant.losses.no_torchscript import NoTorchScript
 from tolerant.losses.reduction import reverse_mode_only, to_rows, weigh_rows
 
 
-class RobustLoss(nn.Module):
+class RobustLoss(NoTorchScript):
     """Base of all losses: holds hyper-parameters, class weights, ignore_index and the reduction.
 
     Called as ``loss(logits, labels, sample_weight=None)`` with logits (N, C) or (N, C, d1, ...) and
