@@ -308,7 +308,7 @@ def main() -> None:
                 flush=True,
             )
         if number % 20 == 19:
-            print(f"{number + 1} trials, {failed} differ", flush=True)
+            print(f"{number + 1} trials, {failed} differ: {dict(chaos.counts)}", flush=True)
     print(f"seed {asked.seed}: {asked.trials if asked.only is None else 1} trials, {failed} differ")
     for what, count in sorted(chaos.counts.items()):
         print(f"{count:5d} {what}")
