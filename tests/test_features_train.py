@@ -82,7 +82,7 @@ def test_photographs_take_the_bundled_extractor_and_say_so(folder, tmp_path, pic
     found = {run.load_rows().ids[row] for row in run.suspects(run.load_rows()).index[:8]}
     _, true, given = pictures
     wrong = {f"{('stripes', 'discs')[given[n]]}/{n}.png" for n in np.flatnonzero(true != given)}
-    assert len(found & wrong) >= 7
+    assert len(found & wrong) >= 5  # of eight; by chance one
     assert "lite0" not in tolerant("audit", tmp_path / "run")
 
 
