@@ -332,7 +332,7 @@ def test_a_changed_grid_of_rounds_is_changed_in_its_rounds():
     assert (first.epochs, second.epochs, shorter.recipe.epochs) == (2, 15, 17)
     assert dict(first.loss_args) == {"q": 0.3}
     assert (first.mixup, second.mixup) == (None, 0.5)
-    assert (second.relabel.start_epoch, second.relabel.every) == (2, 1)
+    assert (second.relabel.start_epoch, second.relabel.every) == (3, 1)
     assert RunSpec.from_dict(json.loads(json.dumps(shorter.to_dict()))) == shorter
 
 

@@ -117,10 +117,11 @@ def test_rows_that_moved_are_not_given_the_decisions_of_others(kind, tmp_path):
         tmp_path / "c.csv",
     )
     {"table": write_table, "texts": write_texts, "pictures": write_pictures}[kind](data)
-    tolerant("train", data, *AT_ONCE, "--loss", "lq", "--out", run)
+    nameless = ("--ignore", "key") if kind == "table" else ()  # a column of names would be recognised
+    tolerant("train", data, *AT_ONCE, "--loss", "lq", *nameless, "--out", run)
     number = _decide(run, corrections)
     assert number > 3
-    again = ("--labels", corrections, "--out", tmp_path / "again", *AT_ONCE, "--loss", "lq")
+    again = ("--labels", corrections, "--out", tmp_path / "again", *AT_ONCE, "--loss", "lq", *nameless)
     assert f"{number:,} reviewed" in tolerant("train", data, *again)
     if kind == "pictures":  # another picture under an old name
         first, last = (sorted(data.rglob("*.png"))[row] for row in (0, -1))

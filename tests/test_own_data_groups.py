@@ -237,7 +237,7 @@ def test_the_command_learns_no_group_and_scores_by_it(tmp_path):
             c["name"] for c in read_json(tmp_path / out / "spec.json")["features"]["encoder"]["columns"]
         ] == [*features]
         runs.append(load_file(tmp_path / out / "audit.safetensors")["probs"])
-        rates += re.findall(r"\(between .*?\)", said)
+        rates += re.findall(r"[Bb]etween \S+ % and \S+ %", said)
     assert not torch.equal(*runs)
     specs = [read_json(tmp_path / out / "spec.json")["fingerprint"] for out in ("together", "apart")]
     assert specs[0] != specs[1]

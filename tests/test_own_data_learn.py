@@ -19,7 +19,7 @@ from tolerant.own_data.folds import deal_folds, first_copies
 from tolerant.own_data.learn import Learned, learn
 from tolerant.own_data.out_of_fold import out_of_fold
 from tolerant.suspects.noise_model import fit_noise_model
-from tolerant.train import Guards
+from tolerant.train import Guards, Job
 
 
 def quick(dataset: NoisyDataset, settings: Settings, **options: Any) -> Learned:
@@ -141,11 +141,13 @@ def test_a_row_is_scored_by_a_model_that_saw_no_copy_of_it():
 class NothingLearnt:
     """A candidate that remembers what it was to be fitted to."""
 
+    device = torch.device("cpu")
+
     def __init__(self):
         self.fitted = []
 
     def plan(self, dataset, sample_weight, name, k=None):
-        return dataset, sample_weight
+        return Job(dataset=dataset, model="mlp", loss="cce", sample_weight=sample_weight)
 
     def fit_each(self, plans, side_by_side, then):
         for number, plan in enumerate(plans):
@@ -160,9 +162,9 @@ def test_rows_of_weight_zero_are_scored_and_fitted_to_nothing():
     rows, weight = table(60), np.repeat([0.0, 1.0, 2.0], 20)
     candidate = NothingLearnt()
     assert out_of_fold(rows, candidate, folds=4, seed=0, sample_weight=weight).held_out.all()
-    for part, part_weight in candidate.fitted:
-        assert np.array_equal(part_weight, weight[part.ids])
-        assert part_weight.min() > 0
+    for job in candidate.fitted:
+        assert np.array_equal(job.sample_weight, weight[job.dataset.ids])
+        assert job.sample_weight.min() > 0
     one_class = np.where(rows.given_labels == 0, 1.0, 0.0)
     assert not out_of_fold(rows, candidate, folds=4, seed=0, sample_weight=one_class).held_out.any()
 

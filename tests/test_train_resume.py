@@ -381,7 +381,8 @@ def test_only_its_own_files_are_cleared_away(tmp_path):
 
     leave_behind()
     checkpoints = Checkpoints(tmp_path, {})
-    checkpoints.save({"epoch": 9, "step": 0}, {"w": torch.ones(1)}, None)
+    record = {"epoch": 9, "step": 0, "best_epoch": 0, "loss_sum": 0.0, "time_s": 0.0, "history": []}
+    checkpoints.save(record, {"w": torch.ones(1)}, None)
     checkpoints.close()
     assert names() == kept
     # Killed before it could clear away: the next one to read does, but none of the other ranks.

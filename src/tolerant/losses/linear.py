@@ -98,7 +98,7 @@ class LinearLqLoss(NoTorchScript):
     The layer's weight stays where it is (tied to an embedding, sharded and gathered by the caller).
 
     >>> from tolerant.losses import LqLoss
-    >>> head = nn.Linear(8, 100)
+    >>> head = torch.nn.Linear(8, 100)
     >>> hidden, labels = torch.randn(4, 8), torch.arange(4)
     >>> value = LinearLqLoss(q=0.7)(hidden, head.weight, labels, bias=head.bias)
     >>> bool(torch.isclose(value, LqLoss(q=0.7)(head(hidden), labels)))
