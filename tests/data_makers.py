@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import struct
 import tarfile
 import threading
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,3 +196,22 @@ def put_in_cards(monkeypatch: pytest.MonkeyPatch, download: Download) -> None:
     for card in list(CARDS.values()):
         needed = tuple(download if known.name == download.name else known for known in card.downloads)
         monkeypatch.setitem(CARDS, card.name, replace(card, downloads=needed))
+
+
+def write_tiny_vit(folder: Path) -> None:
+    """A vision transformer of 16 numbers a picture, as a hub serves it."""
+    import transformers
+
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        image_size=32,
+        patch_size=16,
+    )
+    transformers.ViTModel(config).save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps({"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32},
+                    "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2})
+    )  # fmt: skip

@@ -21,6 +21,7 @@ from importlib import metadata
 import numpy as np
 import pytest
 import torch
+from data_makers import write_tiny_vit
 from torch import nn
 
 from tolerant.data import features
@@ -233,21 +234,7 @@ def test_text_model_of_a_folder_pools_as_its_card_says(pooling, tmp_path, no_net
 
 
 def test_picture_model_of_a_folder(tmp_path, no_network):
-    import transformers
-
-    config = transformers.ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        image_size=32,
-        patch_size=16,
-    )
-    transformers.ViTModel(config).save_pretrained(tmp_path)
-    (tmp_path / "preprocessor_config.json").write_text(
-        json.dumps({"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32},
-                    "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2})
-    )  # fmt: skip
+    write_tiny_vit(tmp_path)
     extractor = load_extractor(f"hf:{tmp_path}", "image")
     assert extractor(PICTURES).shape == (5, 2, 16)
     assert "32 px, bilinear" in extractor.identity.use

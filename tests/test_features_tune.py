@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
+from data_makers import write_tiny_vit
 from own_data_helpers import tolerant
 from PIL import Image
 
@@ -22,23 +21,9 @@ COLOURS = np.array([[200, 40, 40], [40, 40, 200]])
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory) -> str:
     """The name of a tiny transformer for pictures."""
-    import transformers
-
     folder = tmp_path_factory.mktemp("tiny")
     torch.manual_seed(0)
-    config = transformers.ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        image_size=32,
-        patch_size=16,
-    )
-    transformers.ViTModel(config).save_pretrained(folder)
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps({"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32},
-                    "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2})
-    )  # fmt: skip
+    write_tiny_vit(folder)
     return f"hf:{folder}"
 
 

@@ -81,15 +81,15 @@ def _report_picture(store: Store, name: str, changed: str, out: Path) -> None:
 def _report_table(store: Store, name: str, changed: str, out: Path | None) -> None:
     from tolerant.files import write_atomic
     from tolerant.markdown import aligned
-    from tolerant.report import rounds
-    from tolerant.report.comparison import lines, table_with_notes, to_csv
+    from tolerant.report.comparison import lines, to_csv
+    from tolerant.report.document import text_of
     from tolerant.report.drawing import save
     from tolerant.report.figure import differences
     from tolerant.report.selection import select
 
     rows = select(store, name, changed=changed)
     table = lines(rows, name)
-    text = rounds.table(store, rows) if name == "rounds" else table_with_notes(rows, table)
+    text = text_of(store, name, rows, table)
     typer.echo(aligned(text))
     if not rows:
         _mention_others(select(store, name, changed="all"), changed)

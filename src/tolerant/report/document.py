@@ -65,11 +65,16 @@ def _block(store: Store, name: str, changed: str, folder: Path) -> str:
         rows = select(store, name, changed=changed)
         table = lines(rows, name)
         if not is_picture:
-            return rounds.table(store, rows) if name == "rounds" else table_with_notes(rows, table)
+            return text_of(store, name, rows, table)
         drawn = differences(table, name) if table else None
         title = find(name)[1].title.lower()
         shows = f"Our accuracy minus the paper's, with intervals, for each cell of {title}."
     return f"![{shows}](figures/{save(drawn, folder, name).name})" if drawn else NO_ROWS
+
+
+def text_of(store: Store, name: str, rows: Sequence[Row], table: list[Line]) -> str:
+    """An experiment's table: rounds stand beside the paper's method, others beside their paper's numbers."""
+    return rounds.table(store, rows) if name == "rounds" else table_with_notes(rows, table)
 
 
 def brief_table1(rows: Sequence[Row], by_people: Sequence[Row]) -> str:
