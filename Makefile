@@ -24,9 +24,10 @@ tests: $(VENV)/installed
 
 # Minutes of kills, full disks and two trainings in one folder, beside runs that were left alone.
 SEED ?= 0
-TRIALS ?= 100
+TRIALS ?= 300
+JOBS ?= 2
 chaos: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos.py --seed $(SEED) --trials $(TRIALS)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos.py --seed $(SEED) --trials $(TRIALS) --jobs $(JOBS)
 
 # Into site/, without the network; site/index.html opens from the disk.
 docs: $(VENV)/installed
