@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -738,6 +740,13 @@ def test_endings_may_be_capitals(tmp_path: Path) -> None:
     for name in ("x.PARQUET", "x.CSV", "x.Tsv", "x.NPZ"):
         assert load(tmp_path / name).given_labels.tolist() == [0, 1, 0, 1]
         assert len(Source(str(tmp_path / name)).read(features)) == 4
+
+
+def test_a_parquet_column_beyond_range_is_named(tmp_path: Path) -> None:
+    days = pa.array([2**31 - 1] * 4, pa.date32())  # the year 5,881,580
+    pq.write_table(pa.table({"x": [1.0] * 4, "when": days, "label": list("abab")}), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x\.parquet is not a readable table: column 'when': "):
+        load(tmp_path / "x.parquet")
 
 
 def test_damaged_parquet(tmp_path: Path) -> None:

@@ -95,6 +95,16 @@ def test_nan_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     assert store.rows() == []
 
 
+def test_what_a_killed_writer_of_a_history_left_goes_with_the_next(tmp_path: Path) -> None:
+    store, left = Store(tmp_path), tmp_path / "history" / ".a.json.0a1b2c3d"
+    other = left.with_name(".b.json.0a1b2c3d")  # another process may be at it
+    left.parent.mkdir()
+    for path in (left, other):
+        path.write_text("{")
+    store.write_history("a", {"loss": [1.0]})
+    assert sorted(left.parent.iterdir()) == [other, left.with_name("a.json")]
+
+
 def test_a_history_of_120_epochs_takes_few_kilobytes(tmp_path: Path) -> None:
     store = Store(tmp_path)
     columns = {f"column_{i}": [1 / (3 + i + e) for e in range(120)] for i in range(9)}

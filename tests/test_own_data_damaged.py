@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import sys
@@ -117,6 +118,16 @@ def test_a_model_without_numbers_labels_nothing(run: Path, tmp_path: Path, value
     with pytest.raises(ValueError, match=r"holds no numbers in 'model/.*Train again"):
         tolerant("predict", folder, run.parent / "rows.csv", "--id", "key", "--out", tmp_path / "p.csv")
     assert not (tmp_path / "p.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "audit.safetensors", "history.json"])
+def test_a_pipe_in_a_run_is_refused_and_not_waited_for(run: Path, tmp_path: Path, name: str) -> None:
+    shutil.copy(run.parent / "rows.csv", tmp_path)
+    folder = shutil.copytree(run, tmp_path / "run")
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(ValueError, match=rf"{name} is a pipe or a device"):
+        tolerant("audit", folder)
 
 
 def test_predictions_that_are_no_numbers_label_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

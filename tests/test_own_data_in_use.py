@@ -180,6 +180,30 @@ def test_what_a_kill_has_left_goes_with_the_next_call(two: Path, tmp_path: Path)
     assert again.exists()
 
 
+def test_a_sample_is_set_aside_with_its_run(two: Path, tmp_path: Path) -> None:
+    run = _with_its_rows(two, tmp_path)
+    tolerant("audit", run, "--sample", "5")
+    with pytest.warns(UserWarning, match="earlier-1 now"):
+        _train(tmp_path / "rows.csv", run, seed=1)
+    assert {path.name for path in run.iterdir()} == RUN_FILES | {"earlier-1"}
+    assert (run / "earlier-1" / "sample.html").exists()
+
+
+@pytest.mark.parametrize("name", ["suspects.csv", "report.html", "sample.html", ".tolerant.lock"])
+def test_a_link_in_a_run_of_others_leads_nothing_elsewhere(two: Path, tmp_path: Path, name: str) -> None:
+    run = _with_its_rows(two, tmp_path)
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(mine)
+    predictions = tmp_path / "p.csv"
+    tolerant("predict", run, tmp_path / "rows.csv", "--out", predictions)
+    for command in (["audit", run], ["audit", run, "--sample", "5"]):
+        with pytest.raises((ValueError, OSError), match=f"{name} is a link"):
+            tolerant(*command)
+    assert mine.read_text() == "mine"
+
+
 def test_a_lock_that_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever opened the file before it was removed must not think that he has the lock."""
     path, real = tmp_path / ".lock", fcntl.lockf

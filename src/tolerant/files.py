@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import secrets
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+from tolerant.regular import read_bytes
 
 
 @contextmanager
@@ -74,6 +77,14 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
         file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
 
 
+def remove_interrupted(path: str | os.PathLike[str]) -> None:
+    """Remove what writes of `path` that were killed have left beside it; nobody may be writing it."""
+    path = Path(path)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}"):
+        with suppress(OSError):
+            left.unlink()
+
+
 def sync_folder(path: str | os.PathLike[str]) -> None:
     """Make the names in a folder survive a power cut, where the system can."""
     with suppress(OSError):  # Windows opens no folder, some network disks sync none
@@ -108,7 +119,8 @@ def write_json(path: str | os.PathLike[str], obj: Any) -> None:
 
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Read a JSON file; a file that is not JSON gives a ValueError that names it."""
+    data = read_bytes(path)
     try:
-        return json.loads(Path(path).read_bytes())
+        return json.loads(data)
     except (ValueError, RecursionError) as error:  # JSON errors and bad UTF-8 are both ValueErrors
         raise ValueError(f"{path} is not a valid JSON file: {error}") from error

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
+from tolerant.regular import read_bytes
+
 RETRY_S = 0.01  # between looks at a lock that another thread of this process holds
 
 
@@ -87,8 +89,8 @@ class FileLock:
         if self.in_this_process:
             return f"process {os.getpid()} on {socket.gethostname()}"
         try:
-            pid, _, host = self.path.read_text("utf-8", errors="replace").strip().partition(" ")
-        except OSError:
+            pid, _, host = read_bytes(self.path).decode("utf-8", errors="replace").strip().partition(" ")
+        except (OSError, ValueError):
             return ""
         return f"process {pid} on {host}" if pid.isdigit() and host else ""
 
@@ -109,7 +111,9 @@ def _lock(path: Path, wait: bool, required: bool) -> tuple[bool, int | None]:
             return True, None
         why = "runs are stored under the file locks of Linux and macOS, which Windows does not have: use WSL"
         raise OSError(why) from None
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    if path.is_symlink():  # what it leads to would be emptied
+        raise OSError(errno.ELOOP, f"{path} is a link, where only a file can be a lock: remove it")
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         fcntl.lockf(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BaseException as error:

@@ -28,3 +28,9 @@ def check_regular(path: str | os.PathLike[str]) -> None:
         raise ValueError(
             f"{path} is a pipe or a device, which is not read. Save its content as a file first."
         )
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """What a file holds; a ValueError for a pipe or a device."""
+    check_regular(path)
+    return Path(path).read_bytes()

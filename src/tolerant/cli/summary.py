@@ -49,11 +49,12 @@ def _print_tried(learned: Learned) -> None:
 def print_all_rows(folder: Path) -> None:
     """Write all rows of the run in ``folder`` beside its suspects, and say where."""
     from tolerant.own_data.all_rows import write_all_rows
-    from tolerant.own_data.run_folder import load_run
+    from tolerant.own_data.run_folder import load_run, using
 
-    run = load_run(folder)
-    dataset = run.load_rows()
-    write_all_rows(folder / "rows.csv", run, dataset, run.suspects(dataset))
+    with using(folder):
+        run = load_run(folder)
+        dataset = run.load_rows()
+        write_all_rows(folder / "rows.csv", run, dataset, run.suspects(dataset))
     echo(f"All rows: {folder / 'rows.csv'}")
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tolerant.files import read_json, sync_folder, write_atomic
+from tolerant.files import read_json, remove_interrupted, sync_folder, write_atomic
 from tolerant.locks import FileLock
+from tolerant.regular import read_bytes
 
 Row = dict[str, Any]
 LOCK = ".lock"
@@ -98,8 +99,12 @@ class Store:
         Written before the row, so a row never points at nothing.
         """
         name = f"history/{key}.json"
+        path = Path(self.folder) / name
         text = json.dumps(_rounded(history), separators=(",", ":"), allow_nan=False)
-        write_atomic(Path(self.folder) / name, text + "\n")
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        with FileLock(Path(self.folder) / LOCK):  # so that what looks interrupted is
+            remove_interrupted(path)
+            write_atomic(path, text + "\n")
         return name
 
     def history(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +119,7 @@ class Store:
 
     def _lines(self) -> Iterator[tuple[Row | None, str]]:
         for path in sorted(Path(self.folder).glob("*.jsonl")):
-            for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+            for number, line in enumerate(read_bytes(path).split(b"\n"), 1):
                 if line.strip():
                     yield _parse(line), f"{path.name}:{number}"
 

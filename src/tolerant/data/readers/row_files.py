@@ -63,13 +63,28 @@ def read_frame(path: str | os.PathLike[str]) -> Any:
             f'Save it as UTF-8 (in Excel "CSV UTF-8"), or: iconv -f WINDOWS-1252 -t UTF-8 {path.name}'
         ) from error
     except Exception as error:  # pandas and pyarrow raise many kinds of their own
-        raise ValueError(f"{path} is not a readable table: {reason(error)}") from error
+        where = _unreadable_column(path) if path.suffix.lower() == ".parquet" else ""
+        raise ValueError(f"{path} is not a readable table: {where}{reason(error)}") from error
     frame.columns = _stripped([str(name) for name in frame.columns])
     frame.attrs["path"] = str(path)
     frame.index = range(len(frame))  # messages name rows by it, even where some are left out
     if not len(frame):
         raise ValueError(f"{path} has no rows")
     return frame
+
+
+def _unreadable_column(path: Path) -> str:
+    """The first column of a Parquet file that cannot be read, in words; empty if it is not a single one."""
+    try:
+        names = extra("pyarrow.parquet").read_schema(path).names
+    except Exception:
+        return ""
+    for name in names:
+        try:
+            extra("pandas").read_parquet(path, engine="pyarrow", columns=[name])
+        except Exception:
+            return f"column {name!r}: "
+    return ""
 
 
 def _read_separated(path: Path) -> Any:

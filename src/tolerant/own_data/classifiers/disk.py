@@ -8,6 +8,7 @@ from typing import Any
 
 from tolerant.extras import extra
 from tolerant.files import write_atomic
+from tolerant.regular import read_bytes
 
 _DIGEST = "run digest"  # no model is called so
 # What the named classifiers are made of beyond what skops trusts by itself.
@@ -38,7 +39,7 @@ def read_classifiers(path: Path) -> tuple[dict[str, Any], str | None]:
     """Those of `write_classifiers` and their digest; a file with anything else in it is refused."""
     skops = extra("skops.io")
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
         strange = sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
         if strange:
             raise ValueError(f"it holds {strange[0]}, which none of our models has")

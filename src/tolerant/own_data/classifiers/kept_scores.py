@@ -15,6 +15,7 @@ import numpy as np
 from tolerant.files import write_atomic
 from tolerant.own_data.classifiers.score import Scored
 from tolerant.own_data.out_of_fold import OutOfFold
+from tolerant.regular import read_bytes
 from tolerant.train.engine.ranks import current_ranks
 
 
@@ -32,7 +33,7 @@ class KeptScores:
         path = Path(self.folder) / f"{name.replace(' ', '-')}.npz"
         # What a full disk or another version has left is made again.
         with suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            kept = np.load(io.BytesIO(path.read_bytes()))
+            kept = np.load(io.BytesIO(read_bytes(path)))
             found = OutOfFold(kept["probs"], kept["held_out"])
             if len(found.probs) == self.num_rows:
                 return Scored(name, found, float(kept["time_s"]))

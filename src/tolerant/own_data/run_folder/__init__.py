@@ -9,6 +9,7 @@ audit.safetensors   of every row: the label trained on, whether a person decided
 suspects.csv        the doubtful labels, most doubtful first
 rows.csv            all rows with what is thought of their labels, where asked for
 report.html         the page to review them on
+sample.html         the page of a random sample, where asked for
 earlier-1 ...       runs of other data or settings that were here before
 
 Spec, model and audit hold one digest of the run, so that files of two are not taken for one. While a process

@@ -40,6 +40,7 @@ def using(folder: str | os.PathLike[str]) -> Iterator[None]:
                 "it ends, or give another folder: --out"
             )
     try:
+        _refuse_links(folder)
         _sweep(folder)
         yield
     finally:
@@ -106,6 +107,16 @@ def remove_finished_checkpoints(folder: Path) -> None:
         remove_checkpoints(
             folder, lambda found: found.name == _fingerprint(folder) and _newest(found) <= written
         )
+
+
+def _refuse_links(folder: Path) -> None:
+    """A folder that came from others must not lead what is written here to another place."""
+    for name in FILES:
+        if (folder / name).is_symlink():
+            raise ValueError(
+                f"{folder / name} is a link, and what is written would go to where it leads. Put the file "
+                "itself there, or give another folder: --out"
+            )
 
 
 def _sweep(folder: Path) -> None:

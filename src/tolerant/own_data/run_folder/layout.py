@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tolerant.extras import extra
 from tolerant.files import write_atomic
+from tolerant.regular import read_bytes
 
 EVIDENCE = ("near_given", "near_suggested", "twin", "lonely")  # fields of `Evidence`, in its order
 DIGEST = "run_digest"  # what spec.json, model and audit have in common
@@ -33,6 +34,7 @@ FILES = (
     "suspects.csv",
     "rows.csv",
     "report.html",
+    "sample.html",
     "spec.json",
 )
 _NAMES = "|".join(map(re.escape, FILES))
@@ -64,7 +66,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], digest: str) -> Non
 def read_tensors(path: Path, digest: str | None) -> dict[str, Tensor]:
     """A ValueError if they are of a run with another digest; None: of a run from before there was one."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
         tensors = dict(extra("safetensors.torch").load(data))
     except (OSError, extra("safetensors").SafetensorError) as error:
         raise ValueError(f"{path} cannot be read: {error}. Train again.") from error

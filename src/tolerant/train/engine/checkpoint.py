@@ -20,6 +20,7 @@ from torch import Tensor
 from tolerant.extras import extra
 from tolerant.files import make_folder, read_json, to_json, write_atomic, write_json
 from tolerant.locks import FileLock
+from tolerant.regular import read_bytes
 from tolerant.train.model_state import to_host
 
 FORMAT = 1
@@ -131,7 +132,7 @@ class Checkpoints:
         loaded: dict[str, dict[str, Tensor]] = {}
         for kind, name in record["files"].items():
             try:
-                loaded[kind] = safetensors.load((self.folder / Path(name).name).read_bytes())
+                loaded[kind] = safetensors.load(read_bytes(self.folder / Path(name).name))
             except (OSError, extra("safetensors").SafetensorError) as error:
                 raise ValueError(
                     f"{self.folder / name}, which {path} needs, cannot be read: {error}. "
