@@ -133,11 +133,16 @@ class Server:
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
+def serving(otherwise: Any = 404) -> Iterator[Server]:
+    """``otherwise``: the answer at all paths that the server is not told of."""
+
     class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             server.requests.append(self.path)
-            answer = server.paths.get(self.path, 404)
+            answer = server.paths.get(self.path, otherwise)
             if callable(answer):
                 answer = answer(self)
             if isinstance(answer, int):

@@ -119,8 +119,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("predict image photos --id a", "photos takes no option 'id' for rows of this run; it takes split"),
         ("predict image photos --file a", "photos takes no option 'file'"),
         (
-            "predict image list.csv --id n",
-            "list.csv takes no option 'id' for rows of this run; it takes file",
+            "predict image list.csv --text n",
+            "list.csv takes no option 'text' for rows of this run; it takes file, id",
         ),
         ("predict image digits --file a", "digits takes no option 'file'"),
         (

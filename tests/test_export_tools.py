@@ -192,7 +192,7 @@ def refused(*words: Any) -> str:
 
 
 def test_what_cannot_be_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
-    assert "fiftyone shows picture files" in refused(
+    assert "fiftyone shows pictures, and this data has none" in refused(
         "export", runs["text"], "--to", "fiftyone", "--out", tmp_path / "o"
     )
     (tmp_path / "full").mkdir()

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 SourceArgument = Annotated[
     str,
     typer.Argument(
-        help="A data set (digits, cifar10 ...), a folder of pictures, or a CSV, JSONL, Parquet or NPZ file."
+        help="A data set (digits, cifar10 ...), a folder of pictures, a CSV, JSONL, Parquet or NPZ file, or "
+        "hf:OWNER/NAME of the Hugging Face hub."
     ),
 ]
-Split = Annotated[str | None, typer.Option(help="Split of a named data set, or sub-folder of the folder.")]
+Split = Annotated[
+    str | None, typer.Option(help="Split of a data set (default: train), or sub-folder of the folder.")
+]
+Config = Annotated[str | None, typer.Option(help="Configuration of a hub's data set that has several.")]
 Root = Annotated[
     Path | None,
     typer.Option(
@@ -35,7 +39,7 @@ Group = Annotated[
 ]
 File = Annotated[
     str | None,
-    typer.Option(help="Column of picture files; the table is then a list of pictures. Default: file."),
+    typer.Option(help="Column of pictures or their files; the table is then a list of them. Default: file."),
 ]
 Text = Annotated[str | None, typer.Option(help="Column of text; the table is then a set of texts.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Column not to learn from; repeat for more.")]
@@ -124,6 +128,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 # The options that say how data is read, each with its default.
 DATA: dict[str, tuple[Any, Any]] = {
     "split": (Split, None),
+    "config": (Config, None),
     "root": (Root, None),
     "label": (Label, None),
     "id": (Id, None),

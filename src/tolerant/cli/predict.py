@@ -11,7 +11,7 @@ from tolerant.cli import options as opt
 from tolerant.cli.echo import echo
 
 
-@opt.with_data_options("split", "root", "id", "file", "text")
+@opt.with_data_options("split", "config", "root", "id", "file", "text")
 def predict(
     *,
     run: Annotated[Path, typer.Argument(help="A run folder written by `tolerant train`.")],

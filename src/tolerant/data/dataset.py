@@ -44,7 +44,8 @@ class NoisyDataset:
         ids: (N,), what a person calls each row: its file, or its number (the default).
         kind: "image", "table", "text", or "own": whatever a classifier of the user's own takes.
         encoder: for a table, what turned its columns into inputs and will do so again for new rows.
-        files: (N,), paths of the pictures that the inputs were made from, to show to a person.
+        files: (N,), paths of the pictures that the inputs were made from, or the cells that hold them
+            (`StoredPicture`), to show to a person.
         cells: for a table, a DataFrame of N rows to show to a person; columns the encoder does not know
             are marked as not used.
         groups: (N,), words or numbers: rows of one group, such as the pictures of a patient, are never split

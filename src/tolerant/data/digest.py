@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tolerant.data.stored_pictures import StoredPicture
+
 if TYPE_CHECKING:
     from tolerant.data.dataset import NoisyDataset
 
@@ -57,7 +59,9 @@ def _word(data: bytes) -> str:
     return f"r{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
-def _file_bytes(path: str) -> bytes:
+def _file_bytes(path: str | StoredPicture) -> bytes:
+    if isinstance(path, StoredPicture):
+        return path.content()
     try:
         return Path(path).read_bytes()
     except OSError:  # features whose pictures are elsewhere: then they are known by name

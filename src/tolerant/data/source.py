@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +15,15 @@ from tolerant.data.column_roles import guess_roles
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
+from tolerant.data.frame_kinds import kind_of_rows, picture_column, with_label
 from tolerant.data.published_sets import CARDS
 from tolerant.data.readers.folder import load_folder, read_folder
+from tolerant.data.readers.hub import PREFIX, is_hub_folder
 from tolerant.data.readers.listed import load_listed, read_listed
 from tolerant.data.readers.npz import load_npz, read_new_npz
 from tolerant.data.readers.row_files import check_table, read_frame
 from tolerant.data.readers.table import load_table, read_table
 from tolerant.data.readers.texts import load_texts, read_texts
-from tolerant.data.readers.walk import SUFFIXES as PICTURES
 from tolerant.hints import did_you_mean
 from tolerant.regular import check_regular
 
@@ -58,20 +60,24 @@ def load(
     source: str | os.PathLike[str],
     *,
     split: str | None = None,
+    config: str | None = None,
     root: str | os.PathLike[str] | None = None,
     at_most: int | None = None,
     **options: Any,
 ) -> NoisyDataset:
     """A data set by name, or from a folder of pictures or a file of rows.
 
-    A file of rows ends in .csv, .tsv, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz. A
-    table with a column called file that names pictures is a list of them; one whose only column beside
-    the label is called text is a set of texts. Further options are those of `load_folder`, `load_listed`,
-    `load_table`, `load_texts` or `load_npz`.
+    A file of rows ends in .csv, .tsv, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz. A data
+    set of a hub is ``hf:OWNER/NAME``, a folder that `datasets` has saved, or one of Parquet files. A table
+    with a column of pictures, or one called file that names them, is a list of pictures; one whose only
+    column beside the label is called text is a set of texts. Further options are those of `load_folder`,
+    `load_listed`, `load_table`, `load_texts` or `load_npz`.
 
     Args:
         source: a path, or a name of `CARDS`: "digits", "fashion-mnist", "cifar10", "cifar100", ...
-        split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures.
+        split: "train" (the default) or "test" of a named one; the sub-folder of a folder of pictures; the
+            split of a hub's data set.
+        config: the configuration of a hub's data set, if it has several.
         root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
         at_most: of picture files without a size: those that differ in size or are larger become squares of
             this many pixels, all that an extractor of features looks at (`tolerant.data.features`).
@@ -85,17 +91,20 @@ def load(
     if reader == "named" and root is not None:
         options["root"] = root
     if split is not None:
-        if reader not in ("named", "folder"):
-            raise ValueError(f"split is for named data sets and folders; {path} has none")
+        if reader not in ("named", "folder") and not _is_hub(name):
+            raise ValueError(f"split is for named data sets, folders and hubs' data sets; {path} has none")
         options["split"] = split
+    if config is not None:
+        options["config"] = config
     if reader == "folder" and options.get("group") is not None:
         raise ValueError(
             f"{path} is a folder, which does not say which pictures belong together. List them in a CSV "
             "file with the columns file and label, and one to be named by group=... (--group)"
         )
     if reader == "rows":
-        frame = read_frame(path)
-        reader, options = _reader_of_rows(frame, _stripped(options))
+        frame, options = _read_rows(name, _stripped(options))
+        kind, options = kind_of_rows(frame, with_label(frame, options))
+        reader = _OF_KIND[kind]
     found = _reader(reader)
     _check_options(found.load, path, options)
     # A frame is read once, though its columns had a say.
@@ -131,30 +140,34 @@ class Source:
         options: dict[str, Any] = _stripped(dict(self.options))
         if reader == "folder" and encoder.kind != "image":
             raise encoder.other_kind(path)
-        columns = {}
+        columns: dict[str, Any] = {}
         if reader == "rows":
+            columns["frame"], options = _read_rows(self.name, options)
             reader = _OF_KIND[encoder.kind]
+            if encoder.kind == "image" and (found := picture_column(columns["frame"], options)):
+                columns["file"] = found
             # Not the id: the training rows may have had a column of ids that the new ones lack.
             known: dict[str, Any] = _stripped(dict(like.options)) if like is not None else {}
-            columns = {name: known[name] for name in ("file", "text") if known.get(name)}
+            columns |= {name: known[name] for name in ("file", "text") if known.get(name)}
         read = _reader(reader).read
         _check_options(read, path, options, " for rows of this run")
-        columns = {name: column for name, column in columns.items() if name in _options_of(read)}
+        taken = inspect.signature(read).parameters
+        columns = {name: column for name, column in columns.items() if name in taken}
         return encoder.unlabelled(read(path, encoder, **columns | options), self.name, device)
 
     def with_roles(self, say: Callable[[str], None]) -> Source:
         """The same source, its columns of names and texts said where nobody has; ``say`` is told of them."""
-        path, reader = _find(self.name)
+        _, reader = _find(self.name)
         options: dict[str, Any] = _stripped(dict(self.options))
         if reader != "rows" or "file" in options or "text" in options:
             return self
-        frame = read_frame(path)
-        if (
-            options.get("label", "label") not in frame.columns
-            or _reader_of_rows(frame, options)[0] != "table"
-        ):
-            return self
-        return Source(self.name, guess_roles(frame, options, say))
+        frame, rest = _read_rows(self.name, options)
+        which = {key: options[key] for key in options.keys() - rest.keys()}
+        if (found := with_label(frame, rest)) != rest:
+            say(f"Column {found['label']!r} has the labels: --label {found['label']}")
+        if found.get("label", "label") in frame.columns and kind_of_rows(frame, found)[0] == "table":
+            found = guess_roles(frame, found, say)
+        return Source(self.name, which | found)
 
 
 def _added(suffix: str) -> Reader | None:
@@ -175,10 +188,14 @@ def _find(name: str) -> tuple[Path, str]:
     if name in CARDS:
         return Path(name), "named"
     path = Path(name).expanduser()
+    if _is_hub(name):
+        return path, "rows"
     if path.is_dir():
         return path, "folder"
     if not path.exists():
         hint = did_you_mean(name, CARDS) or f"The named ones are {', '.join(CARDS)}"
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+            hint = f"On the Hugging Face hub? {PREFIX}{name}"
         raise FileNotFoundError(f"{name!r} is not a data set, file or folder. {hint}")
     check_regular(path)
     if path.suffix.lower() == ".npz":
@@ -189,17 +206,21 @@ def _find(name: str) -> tuple[Path, str]:
     return path, "rows"
 
 
-def _reader_of_rows(frame: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What a table holds, as the options or else its columns say, and the options with that said."""
-    if "file" not in options and "text" not in options:
-        roles = {options.get(role) for role in ("label", "true_label", "id", "group")} | {"label"}
-        others = [column for column in frame.columns if column not in roles]
-        if others in (["file"], ["text"]):
-            options = {**options, others[0]: others[0]}
-        elif "file" in others and str(frame["file"].iloc[0]).lower().endswith(PICTURES):
-            options = {**options, "file": "file"}
-    kind = "image" if "file" in options else "text" if "text" in options else "table"
-    return _OF_KIND[kind], options
+def is_path(name: str) -> bool:
+    """Whether a source is a file or folder, and not a name."""
+    return name not in CARDS and not name.startswith(PREFIX)
+
+
+def _is_hub(name: str) -> bool:
+    folder = Path(name).expanduser()
+    return name.startswith(PREFIX) or (folder.is_dir() and is_hub_folder(folder))
+
+
+def _read_rows(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The rows as a frame, and the options but for those that say where in a hub's data set they are."""
+    which = {key: options[key] for key in ("split", "config") if key in options} if _is_hub(name) else {}
+    path = name if name.startswith(PREFIX) else Path(name).expanduser()
+    return read_frame(path, **which), {key: value for key, value in options.items() if key not in which}
 
 
 def _stripped(value: Any) -> Any:

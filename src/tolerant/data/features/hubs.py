@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import torch
 from torch import nn
 
 from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
 from tolerant.data.features.pictures import Body, Frame, as_vectors
+from tolerant.data.hub_network import offline, unreachable
 from tolerant.extras import extra, install_command
 from tolerant.files import read_json
 
-_HUB = "https://huggingface.co"
-_WAIT_S = 5.0
 _LONGEST_TEXT = 512  # word pieces
 
 
@@ -52,20 +48,14 @@ class Hub:
 
 
 def check_reachable(name: str) -> None:
-    """A ConnectionError within seconds where the hub cannot be reached; its own tries take minutes."""
-    if any(os.environ.get(word) for word in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        return  # only the proxy knows
-    where = urlsplit(os.environ.get("HF_ENDPOINT") or _HUB)
-    try:
-        socket.create_connection((where.hostname, where.port or 443), _WAIT_S).close()
-    except OSError as error:
+    """A ConnectionError where the hub cannot be reached."""
+    if why := unreachable():
         from tolerant.data.features.bundled import BUNDLED
 
         raise ConnectionError(
-            f"{name} is not on this machine, and {where.hostname} cannot be reached ({error}). Without a "
-            f"network use one that installs whole: {', '.join(BUNDLED)}; or a folder with the model's files, "
-            "hf:PATH"
-        ) from error
+            f"{name} is not on this machine, and the hub cannot be reached ({why}). Without a network use "
+            f"one that installs whole: {', '.join(BUNDLED)}; or a folder with the model's files, hf:PATH"
+        )
 
 
 def _fetched(name: str, load: Callable[[bool], Any]) -> Any:
@@ -95,7 +85,7 @@ def _transformer(name: str, model: str, kind: Kind) -> tuple[str, Any, Any]:
     def load(local_only: bool) -> tuple[Any, Any]:
         options = {"local_files_only": local_only}
         make = transformers.AutoImageProcessor if kind == "image" else transformers.AutoTokenizer
-        with _offline(local_only):  # it looks for adapters on the hub in spite of local_files_only
+        with offline(local_only):  # it looks for adapters on the hub in spite of local_files_only
             net = transformers.AutoModel.from_pretrained(model, use_safetensors=True, **options)
             return net, make.from_pretrained(model, **options)
 
@@ -200,7 +190,7 @@ def _timm_body(name: str, model: str) -> Body:
         raise ValueError(f"timm knows no model {model!r}" + (f"; near: {', '.join(near)}" if near else ""))
 
     def load(local_only: bool) -> Any:
-        with _offline(local_only):
+        with offline(local_only):
             return timm.create_model(model, pretrained=True, num_classes=0)
 
     net = load(True) if model.startswith("local-dir:") else _fetched(name, load)
@@ -231,7 +221,7 @@ def _load_open_clip(name: str, model: str, kind: Kind, device: torch.device) -> 
         )
 
     def load(local_only: bool) -> Any:
-        with _offline(local_only):
+        with offline(local_only):
             return open_clip.create_model(architecture, pretrained=tag or None, require_pretrained=True)
 
     net = _fetched(name, load)
@@ -261,7 +251,7 @@ def _load_st(name: str, model: str, kind: Kind, device: torch.device) -> Extract
 
     def load(local_only: bool) -> Any:
         options = {"model_kwargs": {"use_safetensors": True}, "local_files_only": local_only}
-        with _offline(local_only):
+        with offline(local_only):
             return library.SentenceTransformer(str(Path(model).expanduser()), device=str(device), **options)
 
     net = _fetched(name, load)
@@ -272,17 +262,6 @@ def _load_st(name: str, model: str, kind: Kind, device: torch.device) -> Extract
     use = f"encode, {getattr(net, 'max_seq_length', None)} word pieces"
     identity = Identity(name, f"sentence_transformers {library.__version__}", weights_digest(net), use)
     return Extractor(identity, "text", encode, 1, 256 if device.type == "cuda" else 32)
-
-
-@contextmanager
-def _offline(wanted: bool) -> Iterator[None]:
-    """Inside, huggingface_hub looks only at what it has."""
-    constants = extra("huggingface_hub").constants
-    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, wanted or constants.HF_HUB_OFFLINE
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
 
 
 HUBS: dict[str, Hub] = {

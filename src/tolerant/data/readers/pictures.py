@@ -1,4 +1,4 @@
-"""Picture files decoded to arrays in threads, with the broken ones named."""
+"""Pictures, in files or in the cells of a column, decoded to arrays in threads; broken ones are named."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tolerant.checks import check_whole
 from tolerant.data.dataset import Inputs
 from tolerant.data.digest import row_digest
 from tolerant.data.read_errors import reason
+from tolerant.data.stored_pictures import EmptyCell, StoredPicture, to_open
 from tolerant.extras import extra
 from tolerant.hints import warn_caller
 from tolerant.progress import Bar, progress_bar
@@ -32,11 +33,12 @@ _DARKEST_16_BIT = 2**12
 _ORIENTATION = 0x0112  # the EXIF tag with which a camera says how it was held
 
 Size = int | tuple[int, int] | None
+Place = Path | StoredPicture
 T = TypeVar("T")
 
 
 class ImageFiles:
-    """Picture files as an array: uint8 (N, height, width, channels), decoded when indexed.
+    """Picture files, or cells that hold them, as uint8 (N, height, width, channels), decoded when indexed.
 
     digests: `tolerant.data.digest.row_digests` of the pictures, if they were decoded before.
     """
@@ -44,7 +46,12 @@ class ImageFiles:
     dtype = np.dtype(np.uint8)
 
     def __init__(
-        self, paths: Sequence[Path], height: int, width: int, channels: int, digests: np.ndarray | None = None
+        self,
+        paths: Sequence[Place],
+        height: int,
+        width: int,
+        channels: int,
+        digests: np.ndarray | None = None,
     ) -> None:
         self.paths = list(paths)
         self.shape = (len(self.paths), height, width, channels)
@@ -80,7 +87,7 @@ class ImageFiles:
 
 
 def read_pictures(
-    source: Any, files: Sequence[Path], ids: Sequence[str], size: Size, at_most: int | None = None
+    source: Any, files: Sequence[Place], ids: Sequence[str], size: Size, at_most: int | None = None
 ) -> tuple[Inputs, list[int]]:
     """The pictures that can be read, decoded or to be decoded, and their places in `files`.
 
@@ -145,11 +152,12 @@ def in_threads(work: Callable[[Any], T], items: Sequence[Any], what: str | None 
                 bar.update(done)
 
 
-def _probe(path: Path) -> tuple[int, int, int] | str:
+def _probe(path: Place) -> tuple[int, int, int] | str:
     """(height, width, channels) from the header of a picture, or why it cannot be read."""
     try:
-        check_regular(path)  # or a pipe would be waited for
-        with extra("PIL.Image").open(path) as image:
+        if isinstance(path, Path):
+            check_regular(path)  # or a pipe would be waited for
+        with extra("PIL.Image").open(to_open(path)) as image:
             width, height = image.size
             if image.getexif().get(_ORIENTATION, 1) >= 5:  # turned by 90 degrees: width and height swap
                 width, height = height, width
@@ -162,9 +170,9 @@ def _probe(path: Path) -> tuple[int, int, int] | str:
         return _reason(error)
 
 
-def open_picture(path: str | Path, side: int) -> Any:
+def open_picture(path: str | Place, side: int) -> Any:
     """A picture as a viewer shows it, as a Pillow image of 8 bits; a JPEG at least twice ``side`` large."""
-    with extra("PIL.Image").open(path) as file:
+    with extra("PIL.Image").open(to_open(path)) as file:
         # A JPEG can be decoded at an eighth of its size, which saves most of the time of a large one. Twice
         # the wanted size is kept for resizing, so that hardly a value changes.
         file.draft(None, (2 * side, 2 * side))
@@ -176,7 +184,7 @@ def open_picture(path: str | Path, side: int) -> Any:
         return image.convert("L" if image.mode in _GREY_MODES else "RGB")
 
 
-def _decode(path: Path, height: int, width: int, channels: int) -> np.ndarray:
+def _decode(path: Place, height: int, width: int, channels: int) -> np.ndarray:
     image = open_picture(path, max(height, width)).convert("L" if channels == 1 else "RGB")
     if image.size != (width, height):
         image = image.resize((width, height), extra("PIL.Image").Resampling.BILINEAR)
@@ -231,7 +239,7 @@ def _reason(error: Exception) -> str:
         return "a folder"
     if type(error).__name__ == "UnidentifiedImageError":
         return "not a picture that Pillow reads"
-    if isinstance(error, _Dark):
+    if isinstance(error, _Dark | EmptyCell):
         return str(error)
     if "is a pipe or a device" in str(error):
         return "a pipe or a device, no file"

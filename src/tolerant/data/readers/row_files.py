@@ -1,4 +1,4 @@
-"""Files of rows, CSV, TSV, JSON Lines or Parquet, as pandas frames."""
+"""Rows as pandas frames: from CSV, TSV, JSON Lines and Parquet files, and from data sets of hubs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tolerant.data.read_errors import reason
+from tolerant.data.read_errors import naming_table
+from tolerant.data.readers.arrow_files import read_arrow_files
+from tolerant.data.readers.hub import PREFIX, hub_files
 from tolerant.extras import extra
 from tolerant.hints import warn_caller
 
@@ -34,57 +36,30 @@ def check_table(path: Path) -> None:
         )
 
 
-def read_frame(path: str | os.PathLike[str]) -> Any:
-    """The rows of a CSV, TSV, JSON Lines or Parquet file as a pandas DataFrame.
+def read_frame(source: str | os.PathLike[str], *, split: str | None = None, config: str | None = None) -> Any:
+    """The rows of a CSV, TSV, JSON Lines or Parquet file, or of a hub's data set, as a pandas DataFrame.
 
     Text may be packed (.csv.gz, .bz2, .xz). Cells of CSV and TSV stay words here, so that a class called NA
-    or 007 keeps its name. The separator is whichever of , ; tab and | the first line has most of.
+    or 007 keeps its name. The separator is whichever of , ; tab and | the first line has most of. ``split``
+    and ``config`` are of a hub's data set alone.
     """
-    pandas = extra("pandas")
-    path = Path(path)
-    if path.suffix.lower() == ".parquet":
-        extra("pyarrow")  # pandas' own message names two engines, but not how to get one
-    try:
-        if path.suffix.lower() == ".parquet":
-            frame = pandas.read_parquet(path, engine="pyarrow")
-            # To others an index with a name is a column of the file, and --id may name it; but no feature.
-            index = [name for name in frame.index.names if name is not None and name not in frame.columns]
-            frame = frame.reset_index(index) if index else frame
-            frame.attrs["index"] = [str(name).strip() for name in index]
-        elif (path.with_suffix("") if path.suffix.lower() in _UNPACK else path).suffix.lower() == ".jsonl":
-            frame = _read_json_lines(path)
-        else:
-            frame = _read_separated(path)
-    except FileNotFoundError:
-        raise
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not text in UTF-8: it has a byte {error.object[error.start]:#04x}. "
-            f'Save it as UTF-8 (in Excel "CSV UTF-8"), or: iconv -f WINDOWS-1252 -t UTF-8 {path.name}'
-        ) from error
-    except Exception as error:  # pandas and pyarrow raise many kinds of their own
-        where = _unreadable_column(path) if path.suffix.lower() == ".parquet" else ""
-        raise ValueError(f"{path} is not a readable table: {where}{reason(error)}") from error
+    extra("pandas")
+    name, path = os.fspath(source), Path(source)
+    if name.startswith(PREFIX) or path.is_dir():
+        frame = read_arrow_files(hub_files(name, split=split, config=config))
+    elif path.suffix.lower() == ".parquet":
+        frame = read_arrow_files([path])
+    else:
+        packed = path.suffix.lower() in _UNPACK
+        json_lines = (path.with_suffix("") if packed else path).suffix.lower() == ".jsonl"
+        with naming_table(path):
+            frame = _read_json_lines(path) if json_lines else _read_separated(path)
     frame.columns = _stripped([str(name) for name in frame.columns])
-    frame.attrs["path"] = str(path)
+    frame.attrs["path"] = name
     frame.index = range(len(frame))  # messages name rows by it, even where some are left out
     if not len(frame):
-        raise ValueError(f"{path} has no rows")
+        raise ValueError(f"{name} has no rows")
     return frame
-
-
-def _unreadable_column(path: Path) -> str:
-    """The first column of a Parquet file that cannot be read, in words; empty if it is not a single one."""
-    try:
-        names = extra("pyarrow.parquet").read_schema(path).names
-    except Exception:
-        return ""
-    for name in names:
-        try:
-            extra("pandas").read_parquet(path, engine="pyarrow", columns=[name])
-        except Exception:
-            return f"column {name!r}: "
-    return ""
 
 
 def _read_separated(path: Path) -> Any:

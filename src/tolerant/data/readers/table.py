@@ -78,11 +78,11 @@ def load_table(
     )
 
 
-def read_table(path: Path, encoder: InputEncoder, *, id: str | None = None) -> Unlabelled:
+def read_table(path: Path, encoder: InputEncoder, *, frame: Any = None, id: str | None = None) -> Unlabelled:
     """New rows, as the columns of the training rows were encoded; warns of what those never had."""
     if encoder.encoder is None:  # trained on an array of numbers: nobody knows which column is which
         raise encoder.other_kind(path)
-    frame = read_frame(path)
+    frame = read_frame(path) if frame is None else frame
     check_columns(frame, path, id=id)
     inputs = encoder.encoder.transform(frame)
     for news in encoder.encoder.news(frame):

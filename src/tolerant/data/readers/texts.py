@@ -56,9 +56,11 @@ def load_texts(
     return NoisyDataset(_texts(rows.frame, text), given, true, names, rows.ids, "text", groups=rows.groups)
 
 
-def read_texts(path: Path, encoder: InputEncoder, *, text: str = "text", id: str | None = None) -> Unlabelled:
+def read_texts(
+    path: Path, encoder: InputEncoder, *, frame: Any = None, text: str = "text", id: str | None = None
+) -> Unlabelled:
     """The texts of a column."""
-    frame = read_frame(path)
+    frame = read_frame(path) if frame is None else frame
     check_columns(frame, path, id=id, text=text)
     return Unlabelled(_texts(frame, text), None if id is None else row_ids(frame, id), "text")
 

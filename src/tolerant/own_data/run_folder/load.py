@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from tolerant.data import CARDS, InputEncoder, NoisyDataset, Source
+from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import label_digest
+from tolerant.data.source import is_path
 from tolerant.data.standardise import Preprocess
 from tolerant.files import read_json
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
@@ -80,7 +81,7 @@ class SavedRun:
         stood in place of the labels of the source does.
         """
         name = self.source.name
-        if name not in CARDS and not Path(name).expanduser().exists():
+        if is_path(name) and not Path(name).expanduser().exists():
             raise FileNotFoundError(
                 f"the rows of {self.folder} are not at {name}, as seen from it. Put them there, or beside it "
                 "under that name, or train again."

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tolerant.data import CARDS, Source
+from tolerant.data import Source
+from tolerant.data.source import is_path
 
 
 def stored_path(path: str | os.PathLike[str], folder: Path) -> str:
@@ -48,7 +49,7 @@ def stored_source(source: Source, folder: Path) -> dict[str, Any]:
     options = dict(source.options)
     if options.get("root") is not None:
         options["root"] = stored_path(options["root"], folder)
-    name = source.name if source.name in CARDS else stored_path(source.name, folder)
+    name = stored_path(source.name, folder) if is_path(source.name) else source.name
     return {"name": name, "options": options}
 
 
@@ -58,7 +59,7 @@ def found_source(stored: Mapping[str, Any], folder: Path) -> Source:
         raise TypeError(f"the source is called {name!r}")
     if options.get("root") is not None:
         options["root"] = found_path(options["root"], folder)
-    return Source(name if name in CARDS else found_path(name, folder), options)
+    return Source(found_path(name, folder) if is_path(name) else name, options)
 
 
 def stored_features(features: dict[str, Any], folder: Path) -> dict[str, Any]:

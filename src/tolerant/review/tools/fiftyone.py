@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ _FIELDS = {
 
 
 def write(folder: Path, suspects: SuspectRows) -> str:
-    """`samples.json`."""
-    if suspects.files is None:
+    """`samples.json`, and the pictures beside it unless they are files."""
+    if suspects.kind != "image":
         raise ValueError(
-            "fiftyone shows picture files, and this data has none. Use label-studio, argilla or datasets."
+            "fiftyone shows pictures, and this data has none. Use label-studio, argilla or datasets."
         )
+    files = suspects.files or _write_pictures(folder / "pictures", suspects)
     samples = [
         {
             "filepath": file,
@@ -40,7 +42,7 @@ def write(folder: Path, suspects: SuspectRows) -> str:
             "row_digest": row["row_digest"],
             "doubt": row["doubt"],
         }
-        for row, file in zip(suspects.rows(), suspects.files, strict=True)
+        for row, file in zip(suspects.rows(), files, strict=True)
     ]
     content = {
         "name": "suspects",
@@ -57,6 +59,13 @@ def write(folder: Path, suspects: SuspectRows) -> str:
         f'Change `label`, or tag what is right with "{REVIEWED}"; for --labels: '
         'dataset.write_json("reviewed.json").'
     )
+
+
+def _write_pictures(folder: Path, suspects: SuspectRows) -> list[str]:
+    files = [folder / f"{number:05d}.webp" for number in range(len(suspects.suspects))]
+    for file, picture in zip(files, suspects.encoded_pictures(), strict=True):
+        write_atomic(file, picture)
+    return [os.path.abspath(file) for file in files]
 
 
 def _classification(label: str, confidence: float | None = None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,11 @@ def write(folder: Path, suspects: SuspectRows) -> str:
     kinds = {name: datasets.Value("string" if name in _WORDS else "float64") for name in columns}
     if suspects.kind == "image":
         files = suspects.files
-        columns["image"] = [_bytes(uri) for uri in suspects.pictures()] if files is None else files
+        columns["image"] = (
+            [{"bytes": picture, "path": None} for picture in suspects.encoded_pictures()]
+            if files is None
+            else files
+        )
         kinds["image"] = datasets.Image()
     else:
         columns["text"], kinds["text"] = suspects.texts(), datasets.Value("string")
@@ -35,10 +38,6 @@ def write(folder: Path, suspects: SuspectRows) -> str:
         f'In Python: rows = datasets.load_dataset("parquet", data_files="{path}")["train"]. Fill the column '
         'new_label; for --labels: rows.to_parquet("reviewed.parquet").'
     )
-
-
-def _bytes(uri: str) -> dict[str, Any]:
-    return {"bytes": base64.b64decode(uri.partition(",")[2]), "path": None}
 
 
 def decisions(path: Path) -> list[dict[str, Any]]:

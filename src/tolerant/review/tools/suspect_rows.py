@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import Any
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.digest import content_digests
+from tolerant.data.stored_pictures import StoredPicture
 from tolerant.review.thumbnails import thumbnails
 from tolerant.suspects import Suspects
 
@@ -51,13 +53,19 @@ class SuspectRows:
 
     @cached_property
     def files(self) -> list[str] | None:
-        """Where the pictures are, from the root of the disk."""
-        files = self.dataset.files
-        return None if files is None else [os.path.abspath(files[row]) for row in self.suspects.index]
+        """Where the pictures are, from the root of the disk, if they are files."""
+        if self.dataset.files is None:
+            return None
+        places = [self.dataset.files[row] for row in self.suspects.index]
+        return None if any(isinstance(p, StoredPicture) for p in places) else [*map(os.path.abspath, places)]
 
     def pictures(self) -> list[str]:
         """As data URIs."""
         return thumbnails(self.dataset, self.suspects.index, PICTURE_PIXELS)
+
+    def encoded_pictures(self) -> list[bytes]:
+        """As WebP files."""
+        return [base64.b64decode(uri.partition(",")[2]) for uri in self.pictures()]
 
     def texts(self) -> list[str]:
         """Of texts their words; of a table its cells, a line each."""
