@@ -1,4 +1,4 @@
-"""The fused batch norm against torch's: on a GPU, or in Triton's interpreter on the CPU."""
+"""The fused batch norm against torch's: on a GPU, or in Triton's interpreter on the CPU (`test_triton`)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import copy
 
 import pytest
 import torch
-from interpreted import DEVICE, from_outside, on_device, run_interpreted
+from interpreted import DEVICE, from_outside, on_device
 from torch import Tensor, nn
 
 from tolerant.kernels import batch_norm as kernels
 from tolerant.kernels import can
 from tolerant.train import build
 from tolerant.train.networks.norm import BatchNorm
-
-
-@from_outside
-def test_in_the_interpreter() -> None:
-    run_interpreted(__file__)
 
 
 def fused(norm: BatchNorm, x: Tensor, residual: Tensor | None) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 from tolerant.kernels.log_prob import compute_dtype
 
 PART = 8192  # columns of a long row that one program holds in registers
+LIVE_BLOCK = 8192  # rows that `live_first_` counts at a time
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def live_first_(rows: Tensor, live: Tensor, origin: Tensor, first: int) -> int:
     moves = torch.empty(n, 2, dtype=torch.int32, device=rows.device)
     counts = torch.empty(2, dtype=torch.int32, device=rows.device)
     with torch.cuda.device_of(rows):
-        block = min(_power_of_2(n), 8192)
+        block = min(_power_of_2(n), LIVE_BLOCK)
         kernels.plan_kernel[(1,)](live, origin, moves, counts, n, first, BLOCK=block, num_warps=8)
         on_host = counts.to("cpu", non_blocking=True)
         counted = torch.cuda.current_stream().record_event() if rows.is_cuda else None
