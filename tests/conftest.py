@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+LONGEST = ("in_the_interpreter", "mypy_finds", "past_a_killed_worker", "in_a_ray_of_ones_own")
+
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
@@ -32,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The longest first: begun last, one of them would keep one core busy and the others idle.
-    items.sort(key=lambda item: "in_the_interpreter" not in item.name)
+    items.sort(key=lambda item: not any(word in item.name for word in LONGEST))
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a CUDA device")
