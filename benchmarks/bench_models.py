@@ -17,23 +17,30 @@ the label seems: out-of-fold p_y of a plain model, cleanlab's label quality, our
 goes by the command line's own way: rows from a file, the run folder written and read back. It runs by default
 (`tolerant`), with a class weight that is set, and with each of its models alone. Times are of the processor,
 so that others at work do not count; the machine is in the rows.
+
+Each row is stored in FILE of `--out` once it is measured, and the same call goes on after those that are
+there; `--jobs` processes share the work.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import lzma
+import multiprocessing
 import os
 import resource
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import TINY_ROWS, add_seeds, append, make_parser, seeds_of
+from common import TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of, stored
 
 from tolerant.experiment.row import commit, hardware
 from tolerant.noise import corrupt
@@ -42,6 +49,10 @@ from tolerant.train.engine.device import pick_device
 OWN_TABLES = ("wine", "cancer", "digits")
 TABLE_NOISES, TEXT_NOISES = ("uniform", "class-dependent", "one-way"), ("rules", "uniform", "class-dependent")
 MOST_ROWS, FOLDS = 4000, 5
+KEY = ("data", "noise", "seed", "method")
+
+Method = Callable[[], tuple[np.ndarray, np.ndarray]]
+"""-> (predicted labels of the test rows, how right each given label seems)."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +100,19 @@ def read_table(name: str, folder: Path | None) -> tuple[Any, np.ndarray]:
         frame = pandas.DataFrame(found.data, columns=[f"c{number}" for number in range(found.data.shape[1])])
         return frame, found.target
     if folder is None:
-        raise SystemExit(f"{name}: name the folder that holds it, with --tables or TOLERANT_TABLES")
+        raise ValueError(f"{name}: no folder of tables")
     frame = pandas.read_csv(next(folder.glob(f"{name}.csv*")))
     return frame, pandas.factorize(frame.pop("target"))[0]
+
+
+def has_texts(name: str, folder: Path | None) -> bool:
+    return folder is not None and any(folder.glob(f"{name}.json*"))
+
+
+def find_problem(name: str, kind: str, seed: int, folder: Path | None, most_rows: int) -> Problem:
+    if folder is not None and has_texts(name, folder):
+        return text_problem(next(folder.glob(f"{name}.json*")), kind, seed)
+    return table_problem(name, kind, seed, folder, most_rows)
 
 
 def table_problem(name: str, kind: str, seed: int, folder: Path | None, most_rows: int) -> Problem:
@@ -201,7 +222,9 @@ def in_cleanlab(
 ) -> tuple[Any, np.ndarray]:
     from cleanlab.classification import CleanLearning
 
-    found = CleanLearning(model, cv_n_folds=folds, seed=seed).fit(X, given)
+    # One process: the same result, and in one of several it may not start others.
+    options = {"n_jobs": 1}
+    found = CleanLearning(model, cv_n_folds=folds, seed=seed, find_label_issues_kwargs=options).fit(X, given)
     return found.predict(test), found.get_label_issues()["label_quality"].to_numpy()
 
 
@@ -210,37 +233,100 @@ def processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def measure(problem: Problem, seed: int, folds: int) -> dict[str, dict[str, float]]:
-    """By method."""
+def alone(is_text: bool) -> list[str]:
+    """The alternatives, without cleanlab around them."""
+    return ["logistic", "balanced logistic", *([] if is_text else ["boosting", "forest"])]
+
+
+def method_names(is_text: bool) -> list[str]:
+    """The longest first."""
+    own = [f"tolerant, {name}" for name in (["words"] if is_text else ["linear", "trees", "forest"])]
+    weights = [f"tolerant, class weight {weight}" for weight in ("none", "balanced")]
+    others = [title for name in alone(is_text) for title in (name, f"cleanlab, {name}")]
+    return ["tolerant", *weights, *own, *others]
+
+
+def find_method(name: str, problem: Problem, seed: int, folds: int) -> Method:
+    if name.startswith("tolerant"):
+        _, _, how = name.partition(", ")
+        settings = {} if not how else {"model": how}
+        if how.startswith("class weight "):
+            settings = {"class_weight": how.removeprefix("class weight ")}
+        return partial(ours, problem, seed, folds, **settings)
+    models, X, test = alternatives(problem, seed)
+    model, way = models[name.removeprefix("cleanlab, ")], in_cleanlab if "cleanlab" in name else plain
+    return partial(way, model, X, problem.given_labels, test, seed, folds)
+
+
+def measure(problem: Problem, method: Method) -> dict[str, float]:
     from sklearn.metrics import average_precision_score, balanced_accuracy_score
 
-    models, X, test = alternatives(problem, seed)
-    methods: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
-        "tolerant": lambda: ours(problem, seed, folds)
+    start = processor_seconds()
+    predicted, right = method()
+    return {
+        "accuracy": float((predicted == problem.test_labels).mean()),
+        "balanced_accuracy": float(balanced_accuracy_score(problem.test_labels, predicted)),
+        "ranking": float(average_precision_score(problem.given_labels != problem.true_labels, -right)),
+        "time_s": processor_seconds() - start,
+        "peak_mem_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-    for class_weight in ("none", "balanced"):
-        methods[f"tolerant, class weight {class_weight}"] = lambda weight=class_weight: ours(
-            problem, seed, folds, class_weight=weight
-        )
-    for name in ("linear", "trees", "forest") if hasattr(problem.inputs, "columns") else ("words",):
-        methods[f"tolerant, {name}"] = lambda name=name: ours(problem, seed, folds, model=name)
-    for name, model in models.items():
-        for title, way in ((name, plain), (f"cleanlab, {name}", in_cleanlab)):
-            methods[title] = lambda model=model, way=way: way(
-                model, X, problem.given_labels, test, seed, folds
-            )
-    wrong, found = problem.given_labels != problem.true_labels, {}
-    for name, method in methods.items():
-        start = processor_seconds()
-        predicted, right = method()
-        found[name] = {
-            "accuracy": float((predicted == problem.test_labels).mean()),
-            "balanced_accuracy": float(balanced_accuracy_score(problem.test_labels, predicted)),
-            "ranking": float(average_precision_score(wrong, -right)),
-            "time_s": processor_seconds() - start,
-            "peak_mem_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+
+
+@dataclass(frozen=True)
+class Work:
+    """One method on one problem: what a process does, and a row is made of."""
+
+    data: str
+    noise: str
+    seed: int
+    method: str
+    folder: Path | None
+    most_rows: int
+    folds: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.data, self.noise, self.seed, self.method
+
+    def row(self) -> Row:
+        warnings.simplefilter("ignore")
+        problem = find_problem(self.data, self.noise, self.seed, self.folder, self.most_rows)
+        found = measure(problem, find_method(self.method, problem, self.seed, self.folds))
+        return {
+            **{"data": self.data, "noise": self.noise, "seed": self.seed},
+            "rows": len(problem.given_labels),
+            "noise_rate": round(float((problem.given_labels != problem.true_labels).mean()), 4),
+            "method": self.method,
+            **{key: round(value, 4) for key, value in found.items()},
+            **{"hardware": hardware(pick_device("cpu")), "commit": commit()},
         }
-    return found
+
+
+def all_work(arguments: argparse.Namespace) -> list[Work]:
+    """Seed by seed, so that a run that is cut off has all sets; in a seed the longest first."""
+    tables, texts = (
+        None if arguments.tiny or folder is None else Path(folder)
+        for folder in (arguments.tables, arguments.texts)
+    )
+    folders: dict[str, Path | None] = dict.fromkeys(OWN_TABLES)
+    for folder, kind in ((tables, "csv"), (texts, "json")):
+        paths = sorted(folder.glob(f"*.{kind}*")) if folder is not None else []
+        folders |= {path.name.split(".")[0]: folder for path in paths}
+    names = ["wine"] if arguments.tiny else arguments.only.split(",") if arguments.only else list(folders)
+    missing = [name for name in names if name not in folders]
+    if missing:
+        raise SystemExit(f"{', '.join(missing)}: not there; name the folder, with --tables or --texts")
+    most, folds = (TINY_ROWS, 2) if arguments.tiny else (arguments.rows, FOLDS)
+    found = []
+    for seed in seeds_of(arguments):
+        for name in names:
+            is_text = has_texts(name, folders[name])
+            kinds = TEXT_NOISES if is_text else TABLE_NOISES
+            for kind in kinds[:1] if arguments.tiny else kinds:
+                for place, method in enumerate(method_names(is_text)):
+                    work = Work(name, kind, seed, method, folders[name], most, folds)
+                    found.append(((seed, place), work))
+    return [work for _, work in sorted(found, key=lambda each: each[0])]
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -248,39 +334,43 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--tables", type=Path, default=os.environ.get("TOLERANT_TABLES"))
     parser.add_argument("--texts", type=Path, default=os.environ.get("TOLERANT_TEXTS"))
     parser.add_argument("--only", help="names, with commas between; default: all that are there")
+    parser.add_argument("--rows", type=int, default=MOST_ROWS, help="of a table, at most")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     add_seeds(parser, 3)
     arguments = parser.parse_args(words)
-    tables = None if arguments.tiny or arguments.tables is None else Path(arguments.tables)
-    texts = None if arguments.tiny or arguments.texts is None else Path(arguments.texts)
-    text_files = {p.name.split(".")[0]: p for p in sorted(texts.glob("*.json*"))} if texts else {}
-    others = [path.name.split(".")[0] for path in sorted(tables.glob("*.csv*"))] if tables else []
-    names = ["wine"] if arguments.tiny else [*OWN_TABLES, *others, *text_files]
-    if arguments.only and not arguments.tiny:
-        names = arguments.only.split(",")
     warnings.simplefilter("ignore")
-    print(f"{'data':<15} {'noise':<16} seed  {'method':<27} accuracy  balanced   ranking  seconds")
-    for name in names:
-        noises = TEXT_NOISES if name in text_files else TABLE_NOISES
-        for kind in noises[:1] if arguments.tiny else noises:
-            for seed in seeds_of(arguments):
-                if name in text_files:
-                    problem = text_problem(text_files[name], kind, seed)
-                else:
-                    most = TINY_ROWS if arguments.tiny else MOST_ROWS
-                    problem = table_problem(name, kind, seed, tables, most)
-                about = {"data": name, "noise": kind, "seed": seed, "rows": len(problem.given_labels)}
-                about["noise_rate"] = round(float((problem.given_labels != problem.true_labels).mean()), 4)
-                for method, found in measure(problem, seed, 2 if arguments.tiny else FOLDS).items():
-                    rounded = {key: round(value, 4) for key, value in found.items()}
-                    row = {**about, "method": method, **rounded, "hardware": hardware(pick_device("cpu"))}
-                    append(arguments.out, {**row, "commit": commit()})
-                    percent = "  ".join(
-                        f"{100 * found[key]:8.1f}" for key in ("accuracy", "balanced_accuracy", "ranking")
-                    )
-                    print(
-                        f"{name:<15} {kind:<16} {seed:<5} {method:<27} {percent} {found['time_s']:8.1f}",
-                        flush=True,
-                    )
+    done = {tuple(row[key] for key in KEY) for row in stored(arguments.out)}
+    work = [each for each in all_work(arguments) if each.key not in done]
+    print(
+        f"{'data':<15} {'noise':<16} seed  {'method':<27} accuracy  balanced   ranking  seconds", flush=True
+    )
+    for each, row in in_processes(work, arguments.jobs):
+        name = f"{each.data:<15} {each.noise:<16} {each.seed:<5} {each.method:<27}"
+        if isinstance(row, Exception):
+            print(f"{name} FAILED: {row!r}", flush=True)
+            continue
+        append(arguments.out, row)
+        percent = "  ".join(f"{100 * row[key]:8.1f}" for key in ("accuracy", "balanced_accuracy", "ranking"))
+        print(f"{name} {percent} {row['time_s']:8.1f}", flush=True)
+
+
+def try_row(work: Work) -> tuple[Work, Row | Exception]:
+    """One method that fails does not end the others."""
+    try:
+        return work, work.row()
+    except Exception as error:
+        return work, error
+
+
+def in_processes(work: Sequence[Work], jobs: int) -> Iterator[tuple[Work, Row | Exception]]:
+    """The rows, as they are ready; each from a process of its own, whose memory is then its peak."""
+    if jobs < 2:
+        yield from map(try_row, work)
+        return
+    for package in ("cleanlab", "pandas", "sklearn", "tolerant.own_data"):  # once, and not in each process
+        importlib.import_module(package)
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(try_row, work)
 
 
 if __name__ == "__main__":

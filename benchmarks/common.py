@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,10 +50,23 @@ def seeds_of(arguments: argparse.Namespace) -> range:
 
 
 def append(path: Path | None, row: Row) -> None:
-    """One more line of a file of rows: an interrupted benchmark keeps what it measured."""
+    """One more line of a file of rows: an interrupted benchmark keeps what it measured.
+
+    A line before it that was cut off stays apart.
+    """
     if path is not None:
+        before = path.read_bytes() if path.exists() else b""
         with path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write("\n" * (before[-1:] not in (b"", b"\n")) + json.dumps(row) + "\n")
+
+
+def stored(path: Path | None) -> list[Row]:
+    """The rows of such a file; a last line that was cut off is none."""
+    rows = []
+    for line in path.read_text().splitlines() if path is not None and path.exists() else ():
+        with suppress(json.JSONDecodeError):
+            rows.append(json.loads(line))
+    return rows
 
 
 def write_lines(path: Path | None, rows: Sequence[Row]) -> None:
