@@ -11,7 +11,7 @@ from tolerant.losses.combine import BackwardCorrected as BackwardCorrected
 from tolerant.losses.combine import ForwardCorrected as ForwardCorrected
 from tolerant.losses.combine import SumLoss as SumLoss
 from tolerant.losses.declaration import Common as Common
-from tolerant.losses.domain import Domain as Domain
+from tolerant.losses.declaration import Domain as Domain
 from tolerant.losses.full_row import *  # noqa: F403
 from tolerant.losses.linear import LinearLqLoss as LinearLqLoss
 from tolerant.losses.module import PhiLoss as PhiLoss

@@ -12,9 +12,9 @@ from tolerant.kernels import can
 from tolerant.kernels.log_prob import compute_dtype
 from tolerant.kernels.plain import phi_at
 from tolerant.losses.input_checks import check_reduction, check_tensor
-from tolerant.losses.no_torchscript import NoTorchScript
+from tolerant.losses.module import NoTorchScript
 from tolerant.losses.phi import lq_or_truncated
-from tolerant.losses.reduction import nan_if_zero
+from tolerant.losses.reduction import reduced
 
 
 def binary_lq_loss(
@@ -67,13 +67,7 @@ def binary_lq_loss(
     z = torch.where((weights == 0) & ~logits.isfinite(), 0.0, logits.to(dtype))
     yes, no = phi_at(F.logsigmoid(z), loss), phi_at(F.logsigmoid(-z), loss)
     losses = given * (yes if pos_weight is None else yes * pos_weight.to(dtype)) + (1 - given) * no
-    losses = losses * weights
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    divisor = divided_by.sum()
-    return losses.sum() / torch.where(divisor == 0, 1.0, divisor) + nan_if_zero(divisor)
+    return reduced(losses * weights, divided_by, reduction)
 
 
 class BinaryLqLoss(NoTorchScript):

@@ -10,7 +10,7 @@ from tolerant.kernels.log_prob import compute_dtype
 from tolerant.kernels.plain import phi_at, weigh
 from tolerant.losses.input_checks import check_reduction, check_tensor, check_vector
 from tolerant.losses.phi import lq_or_truncated
-from tolerant.losses.reduction import nan_if_zero
+from tolerant.losses.reduction import reduced
 
 # Rounded in bf16 a log-probability near 0 can come out above it, by a step of its logits: 0.25 at 32 to 64.
 MOST_LOG_PROB = 0.5
@@ -67,12 +67,4 @@ def lq_from_log_prob(
     each = torch.ones_like(log_p, dtype=dtype) if weight is None else weight.to(dtype)
     if counts is not None:
         each = torch.where(counts, each, 0.0)
-    losses = weigh(phi_at(log_p.to(dtype), loss), each)
-    if reduction == "none":
-        return losses
-    total = losses.sum()
-    if reduction == "sum":
-        return total
-    divisor = each.sum()
-    # Over nothing the mean is NaN, as torch's, but the gradients are 0.
-    return total / torch.where(divisor == 0, 1.0, divisor) + nan_if_zero(divisor)
+    return reduced(weigh(phi_at(log_p.to(dtype), loss), each), each, reduction)

@@ -12,7 +12,7 @@ from tolerant.kernels import can
 from tolerant.kernels.linear_chunks import Job, linear_phi_rows, rows_of_a_chunk
 from tolerant.kernels.log_prob import compute_dtype
 from tolerant.losses.input_checks import check_reduction, check_tensor
-from tolerant.losses.no_torchscript import NoTorchScript
+from tolerant.losses.module import NoTorchScript
 from tolerant.losses.phi import lq_or_truncated
 from tolerant.losses.reduction import to_rows, weigh_rows
 

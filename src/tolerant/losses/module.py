@@ -8,19 +8,35 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from tolerant.kernels import can, cpu, plain
 from tolerant.kernels.plain import finite_rows, weigh
 from tolerant.kernels.triton.loss import phi_loss
-from tolerant.losses.declaration import declare, refuse_unknown
-from tolerant.losses.domain import Domain
+from tolerant.losses.declaration import Domain, declare, refuse_unknown
 from tolerant.losses.input_checks import check_impl, check_reduction
-from tolerant.losses.no_torchscript import NoTorchScript
 from tolerant.losses.reduction import reverse_mode_only, to_rows, weigh_rows
+
+
+class NoTorchScript(nn.Module):
+    """Base of loss modules: TorchScript, which torch has given up, ends in an error that says how else."""
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        self._refuse("torch.jit.script")
+
+    def _slow_forward(self, *arguments: Any, **named: Any) -> NoReturn:  # what torch calls while it traces
+        self._refuse("torch.jit.trace")
+
+    def _refuse(self, what: str) -> NoReturn:
+        name = type(self).__name__
+        raise NotImplementedError(
+            f"{what} cannot take {name}, whose way of computing is chosen when it is called. Use "
+            "torch.export.export(loss, (logits, labels)) or torch.compile(loss); to script a model, leave "
+            "its loss out."
+        )
 
 
 class RobustLoss(NoTorchScript):

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from tolerant.kernels.log_prob import LEAST_Q, compute_dtype, expm1, log_softmax, softplus
 from tolerant.kernels.plain import finite_rows, weigh
-from tolerant.losses.declaration import Common
-from tolerant.losses.domain import (
+from tolerant.losses.declaration import (
     AboveOne,
+    Common,
     Inside,
     K,
     LogZero,

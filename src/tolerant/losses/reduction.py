@@ -122,6 +122,19 @@ def weigh_rows(loss: Weighing, rows: Rows) -> WeighedRows:
     return WeighedRows(logits, labels, weight, nan_if_empty, loss.reduction, shape)
 
 
+def reduced(losses: Tensor, weights: Tensor, reduction: str) -> Tensor:
+    """Weighted losses of any shape as they were asked for; a mean divides by the sum of the weights.
+
+    Over nothing the mean is NaN, as torch's, but the gradients are 0.
+    """
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    divisor = weights.sum()
+    return losses.sum() / torch.where(divisor == 0, 1.0, divisor) + nan_if_zero(divisor)
+
+
 def nan_if_zero(divisor: Tensor) -> Tensor:
     """To be added to a mean: NaN over nothing at all, else 0; without a gradient."""
     return ((divisor - divisor) / divisor).detach()
