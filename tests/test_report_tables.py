@@ -27,8 +27,7 @@ from tolerant.report.comparison import (
     table_text,
     to_csv,
 )
-from tolerant.report.document import brief_table1, fill
-from tolerant.report.gains import gains
+from tolerant.report.document import brief_table1, fill, gains
 from tolerant.report.selection import select
 
 EPOCHS = 6

@@ -17,7 +17,7 @@ from tolerant.experiment.papers import computed, experiments
 NAMES = (*experiments(), *computed())
 
 if TYPE_CHECKING:
-    from tolerant.experiment import Cluster, RunSpec, Store
+    from tolerant.experiment import RunSpec, Store
     from tolerant.experiment.papers import Paper
 
     Name = str
@@ -90,17 +90,10 @@ def reproduce(
     from tolerant.experiment import Store
 
     try:
-        specs = _specs(
-            str(experiment),
-            range(seeds),
-            {
-                "dataset": _split(dataset),
-                "noise": _split(noise),
-                "noise_rate": _rates(rate),
-                "method": _split(loss),
-            },
-            _changes([*(change or ()), *([] if epochs is None else [f"epochs={epochs}"])]),
-        )
+        wanted: dict[str, Any] = {"dataset": _split(dataset), "noise": _split(noise)}
+        wanted |= {"noise_rate": _rates(rate), "method": _split(loss)}
+        changes = _changes([*(change or ()), *([] if epochs is None else [f"epochs={epochs}"])])
+        specs = _specs(str(experiment), range(seeds), wanted, changes)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     store = Store(results)
@@ -117,8 +110,8 @@ def reproduce(
         from tolerant.experiment import Cluster
 
         cluster = Cluster(address, cpus, gpus)
-    failed = _run(specs, store, checkpoints, device, fleet, workers, cluster)
-    if failed:
+    how = {"checkpoints": checkpoints, "device": device, "fleet": fleet, "workers": workers}
+    if _run(specs, store, cluster=cluster, **how):
         raise typer.Exit(1)
 
 
@@ -139,36 +132,19 @@ def _specs(name: str, seeds: Sequence[int], wanted: dict[str, Any], changes: dic
     return specs
 
 
-def _run(
-    specs: Sequence[RunSpec],
-    store: Store,
-    checkpoints: Path,
-    device: str,
-    fleet: int,
-    workers: int,
-    cluster: Cluster | None,
-) -> int:
+def _run(specs: Sequence[RunSpec], store: Store, **how: Any) -> int:
+    """How many of the runs failed; ``how`` is handed on to `run`."""
     from tolerant.experiment import missing, run
     from tolerant.experiment.time_left import GridProgress
     from tolerant.experiment.training_data import load_all
 
     todo = missing(specs, store)
     typer.echo(f"{len(specs)} runs requested, {len(todo)} to do", err=True)
-    if cluster is None:  # its machines have data of their own
+    if how["cluster"] is None:  # its machines have data of their own
         load_all(todo)
     with GridProgress(todo, store.rows()) as progress:
         try:
-            finished = run(
-                specs,
-                results=store.folder,
-                checkpoints=checkpoints,
-                device=device,
-                fleet=fleet,
-                workers=workers,
-                cluster=cluster,
-                tell=progress.tell,
-                on_epoch=progress.on_epoch,
-            )
+            finished = run(specs, results=store.folder, tell=progress.tell, on_epoch=progress.on_epoch, **how)
         except KeyboardInterrupt:
             typer.echo("stopped; the same command resumes from the checkpoints", err=True)
             raise typer.Exit(130) from None
@@ -176,7 +152,7 @@ def _run(
     for outcome in finished.failed:
         echo(f"failed: {outcome.spec.title()} ({outcome.spec.key}): {outcome.text}", err=True)
     if finished.failed:
-        typer.echo(f"{checkpoints}/KEY/error.txt has the full message", err=True)
+        typer.echo(f"{how['checkpoints']}/KEY/error.txt has the full message", err=True)
     return len(finished.failed)
 
 

@@ -140,15 +140,10 @@ def make_job(
     """
     matrices = {"none": None, "true": data.transition, "estimated": estimated}
     return Job(
+        **spec.of_job(),
         dataset=data.train,
         test=data.test,
-        model=spec.model,
-        model_args=dict(spec.model_args),
-        loss=spec.loss,
-        loss_args=dict(spec.loss_args),
-        recipe=spec.recipe,
         prune=spec.prune,
-        rounds=spec.rounds,
         transition=matrices[spec.transition],
         checkpoint=Path(folder),
         checkpoint_every=twelve_a_run(spec.recipe.epochs),

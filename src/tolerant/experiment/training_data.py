@@ -136,12 +136,7 @@ def _check_job(spec: RunSpec) -> None:
     pictures = np.broadcast_to(np.uint8(0), (num_rows, 32, 32, 3))
     job = Job(
         dataset=NoisyDataset(pictures, np.arange(num_rows) % 2, None, ("a", "b"), kind="image"),
-        model=spec.model,
-        model_args=dict(spec.model_args),
-        loss=spec.loss,
-        loss_args=dict(spec.loss_args),
-        recipe=spec.recipe,
-        rounds=spec.rounds,
+        **spec.of_job(),
         transition=None if spec.transition == "none" else np.eye(2),
     )
     try:
