@@ -28,7 +28,7 @@ RECIPE = quick(
 )
 TAUGHT = (
     Round(epochs=4, loss="lq", loss_args={"q": 0.7}),
-    Round(epochs=5, mixup=1.0, networks=2, relabel=Relabel(start_epoch=2, every=1, sure=0.6)),
+    Round(epochs=5, mixup=1.0, networks=2, relabel=Relabel(start_epoch=2, every=1)),
 )
 
 
@@ -48,8 +48,11 @@ def test_a_method_of_one_round_is_the_training_it_describes(prune):
     assert_same(chain, plain)
 
 
-def test_wrong_labels_are_trained_under_the_right_ones():
-    result = fit()
+@pytest.mark.parametrize("soft", [True, False])
+def test_wrong_labels_are_trained_under_the_right_ones(soft):
+    first, second = TAUGHT
+    result = fit((first, replace(second, relabel=replace(second.relabel, soft=soft, sure=0.6))))
+    assert result.kept.all() or not soft  # soft ones leave nothing out
     rows, last = table(), result.history[-1]
     right = result.labels == rows.true_labels
     assert (rows.given_labels == rows.true_labels).mean() < 0.75
@@ -158,11 +161,20 @@ def test_the_transition_matrix_is_found():
 def test_probabilities_that_are_too_sure_or_not_sure_enough_are_set_right(power):
     probs, true, given, _ = drawn()
     distorted = torch.softmax(power * probs.log(), 1)
-    exact, found = (decided(Teacher(Relabel(), given, 5), each) for each in (probs, distorted))
-    assert (exact.labels == found.labels).float().mean() > 0.95
+    exact, found = (decided(Teacher(Relabel(soft=False), given, 5), each) for each in (probs, distorted))
+    assert (exact.targets == found.targets).float().mean() > 0.95
     assert (exact.kept == found.kept).float().mean() > 0.9
-    accuracy = (exact.labels == true)[exact.kept].float().mean()
+    accuracy = (exact.targets == true)[exact.kept].float().mean()
     assert accuracy > 0.9 > (given == true).float().mean()
+
+
+def test_soft_labels_are_as_sure_as_they_are_right():
+    probs, true, given, _ = drawn()
+    teacher = decided(Teacher(Relabel(), given, 5), probs)
+    torch.testing.assert_close(teacher.targets.sum(1), torch.ones(len(given)))
+    assert torch.equal(teacher.targets.argmax(1), teacher.labels_on_host)
+    right = (teacher.labels_on_host == true).float().mean()
+    assert abs(teacher.targets.amax(1).mean() - right) < 0.03
 
 
 def test_labels_that_are_right_stay():
@@ -174,17 +186,17 @@ def test_labels_that_are_right_stay():
 def test_a_later_model_does_not_change_everything_at_once():
     probs, _, given, _ = drawn()
     teacher = decided(Teacher(Relabel(carry=0.5), given, 5), probs)
-    labels = teacher.labels.clone()
+    labels = teacher.labels_on_host
     decided(teacher, probs.flip(1))
-    last_alone = decided(Teacher(Relabel(carry=0.0), given, 5), probs.flip(1)).labels
-    assert (teacher.labels == labels).float().mean() > (last_alone == labels).float().mean()
+    last_alone = decided(Teacher(Relabel(carry=0.0), given, 5), probs.flip(1)).labels_on_host
+    assert (teacher.labels_on_host == labels).float().mean() > (last_alone == labels).float().mean()
 
 
 def test_a_weak_model_teaches_nothing():
     given = drawn()[2]
     guesses = torch.softmax(torch.randn(len(given), 5, generator=torch.Generator().manual_seed(0)), 1)
     teacher = decided(Teacher(Relabel(), given, 5), guesses)
-    assert torch.equal(teacher.labels, given)
+    assert torch.equal(teacher.labels_on_host, given)
     assert teacher.kept.all()
 
 
@@ -194,18 +206,18 @@ def test_a_class_that_would_vanish_keeps_its_labels():
     blind[:, 2] = 0
     teacher = decided(Teacher(Relabel(), given, 5), blind / blind.sum(1, keepdim=True))
     rows = given == 2
-    assert (teacher.labels[rows] == 2).all()
+    assert (teacher.labels_on_host[rows] == 2).all()
     assert teacher.kept[rows].all()
-    assert (teacher.labels[~rows] != given[~rows]).any()
+    assert (teacher.labels_on_host[~rows] != given[~rows]).any()
 
 
 def test_labels_that_somebody_has_checked_stay():
     probs, _, given, _ = drawn()
     trusted = np.arange(len(given)) % 2 == 0
     teacher = decided(Teacher(Relabel(), given, 5, trusted=trusted), probs)
-    assert torch.equal(teacher.labels[trusted], given[trusted])
+    assert torch.equal(teacher.labels_on_host[trusted], given[trusted])
     assert teacher.kept[trusted].all()
-    assert (teacher.labels != given).any()
+    assert (teacher.labels_on_host != given).any()
 
 
 # The step.
@@ -338,7 +350,7 @@ def test_values_of_rounds_are_checked():
     assert Round.from_dict(TAUGHT[1].to_dict()) == TAUGHT[1]
 
 
-def test_mixup_needs_a_loss_that_takes_shares_of_labels():
+def test_shares_of_labels_need_a_loss_that_takes_them():
     class OwnLoss(nn.Module):
         def forward(self, logits, labels):
             return nn.functional.nll_loss(logits.log_softmax(1), labels)
@@ -347,3 +359,6 @@ def test_mixup_needs_a_loss_that_takes_shares_of_labels():
     recipe = replace(quick(), mixup=1.0)
     with pytest.raises(ValueError, match="mixup needs a loss that takes probabilities of classes"):
         train(rows, model="mlp", loss=OwnLoss(), recipe=recipe, device="cpu", progress="quiet")
+    job = Job(dataset=rows, model="mlp", loss=OwnLoss(), recipe=quick(), relabel=Relabel())
+    with pytest.raises(ValueError, match=r"relabel needs a loss .* or Relabel\(soft=False\)"):
+        job.check(job.split()[0])

@@ -54,7 +54,7 @@ class Stepper:
         self.bf16 = bf16
         self.batch_size = recipe.batch_size
         self.labels = rows.labels
-        """int64 [N]: what rows are trained under."""
+        """int64 [N], or float32 (N, C) probabilities: what rows are trained under."""
         self.num_classes = num_classes
         self.networks = len(model) if isinstance(model, Committee) else 1
         self.order = torch.arange(len(rows), device=rows.index_device)
@@ -132,7 +132,8 @@ class Stepper:
         labels = self.labels.index_select(0, index)
         weight = None if self.sample_weight is None else self.sample_weight[index]
         if share is not None:
-            inputs, labels = blend(inputs, share), blend(one_hot(labels, self.num_classes), share)
+            labels = one_hot(labels, self.num_classes) if labels.ndim == 1 else labels
+            inputs, labels = blend(inputs, share), blend(labels, share)
             weight = None if weight is None else blend(weight, share)
         if self.networks > 1:  # each one's logits of all rows, one after the other
             labels = labels.repeat(self.networks, *[1] * (labels.ndim - 1))

@@ -13,7 +13,6 @@ from tolerant.data.standardise import Preprocess
 from tolerant.kernels.log_prob import log_p_y
 from tolerant.train.engine.capture import as_logits, autocast
 from tolerant.train.engine.device_rows import Rows
-from tolerant.train.engine.recipe import Recipe
 from tolerant.train.model_state import evaluating
 
 _PIXELS = 32 * 32  # of a CIFAR picture
@@ -50,23 +49,14 @@ def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = 
     return Scores(log_probs, correct.bool(), loss_sum)
 
 
-def mirrors(recipe: Recipe) -> bool:
-    """Whether a picture and its mirror image are trained on as the same."""
-    return recipe.augment in ("flip-crop", "flip", "strong")
-
-
 @torch.no_grad()
-def probabilities(model: nn.Module, rows: Rows, *, bf16: bool, mirrored: bool) -> Tensor:
-    """float32 (N, C), on the device; ``mirrored``: the mean over pictures and their mirror images."""
+def probabilities(model: nn.Module, rows: Rows, *, bf16: bool) -> Tensor:
+    """float32 (N, C), on the device."""
     probs = torch.zeros(len(rows), rows.num_classes, dtype=torch.float32, device=rows.device)
     with evaluating(model):
         size = min(_part_size(rows), -(-len(rows) // rows.ranks.size))
         for part, inputs in rows.in_order(size, rows.ranks):
             probs[part] = torch.softmax(_logits(model, inputs, bf16), 1)
-            if mirrored and rows.kind == "image":
-                probs[part] += torch.softmax(_logits(model, inputs.flip(3), bf16), 1)
-    if mirrored and rows.kind == "image":
-        probs /= 2
     rows.ranks.total_([probs])
     return probs
 

@@ -130,8 +130,9 @@ class Job:
                 f"networks must be 1 for a module of one's own, of which all copies are alike; got "
                 f"{self.networks}. Use the name of a network."
             )
-        if self.recipe.mixup:
-            _check_soft(self.build_loss(), self.dataset.num_classes)
+        for what, soft in (("mixup", self.recipe.mixup > 0), ("relabel", _is_soft(self.relabel))):
+            if soft:
+                _check_soft(what, self.build_loss(), self.dataset.num_classes)
         if self.dataset.kind == "text":
             raise ValueError(
                 "dataset holds text, which these models cannot read. Turn it into features (a "
@@ -297,15 +298,22 @@ def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) ->
         )
 
 
-def _check_soft(loss: nn.Module, num_classes: int) -> None:
-    """Blended rows have a share of each label."""
+_WITHOUT_SOFT = {"mixup": "mixup=0", "relabel": "Relabel(soft=False)"}
+
+
+def _is_soft(relabel: Relabel | None) -> bool:
+    return relabel is not None and relabel.soft
+
+
+def _check_soft(what: str, loss: nn.Module, num_classes: int) -> None:
+    """Rows that are blended, or have soft labels, have a share of each label."""
     logits = torch.zeros(2, num_classes)
     try:
         loss(logits, torch.full_like(logits, 1 / num_classes))
     except Exception as error:
         raise ValueError(
-            f"mixup needs a loss that takes probabilities of classes as labels; {type(loss).__name__} does "
-            f"not: {error}. Use one of tolerant's, or mixup=0."
+            f"{what} needs a loss that takes probabilities of classes as labels; {type(loss).__name__} does "
+            f"not: {error}. Use one of tolerant's, or {_WITHOUT_SOFT[what]}."
         ) from error
 
 

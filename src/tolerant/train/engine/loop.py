@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tolerant.train.engine.checkpoint import Checkpoints
 from tolerant.train.engine.device import Arriving, Clock, keep_freed_memory, use_bf16
-from tolerant.train.engine.evaluate import mirrors, probabilities, score
+from tolerant.train.engine.evaluate import probabilities, score
 from tolerant.train.engine.job import Job, Record
 from tolerant.train.engine.measure import measure
 from tolerant.train.engine.prepare import Splits, load_splits, make_alternation, make_stepper, make_teacher
@@ -54,7 +54,7 @@ class Run:
             self.alternation = make_alternation(job, self.splits)
             self.teacher = make_teacher(job, self.splits, self.train_index)
             if self.teacher is not None:
-                self.stepper.labels = self.teacher.labels
+                self.stepper.labels = self.teacher.targets
             if job.before is not None and job.before.weights is not None and not job.fresh:
                 self.weights.load(job.before.weights)
             self.pruned_at = np.full(len(self.rows), -1)
@@ -91,6 +91,8 @@ class Run:
 
     def _epoch(self) -> Iterator[bool]:
         """One epoch: score, prune and relabel, order, step, measure, choose, save."""
+        if self.stop_requested:  # before deciding: what is saved without a step decides when it is resumed
+            self._stop()
         clock, stepper = Clock(self.device), self.stepper
         if self.step == 0:  # resumed in its middle, it has been decided
             if self.alternation.due(self.epoch):
@@ -106,12 +108,13 @@ class Run:
 
         clock.mark()
         while stepper.steps_done < stepper.num_steps:
-            if self.stop_requested:
-                self._stop()
             if self.recipe.lr_moves:
                 self.weights.lr.fill_(self.lr_at(stepper.steps_done))
             stepper.step()
             yield True
+            if self.stop_requested and stepper.steps_done < stepper.num_steps:
+                self.step, self.loss_sum = stepper.steps_done, float(stepper.loss_sum)
+                self._stop()
         stepper.end()
         clock.mark()
 
@@ -153,8 +156,7 @@ class Run:
 
     def probabilities(self) -> Tensor:
         """float32 (N, C): what the model, as it is now, says of the training rows."""
-        model, bf16 = self.stepper.model, self.stepper.bf16
-        return probabilities(model, self.rows, bf16=bf16, mirrored=mirrors(self.recipe))
+        return probabilities(self.stepper.model, self.rows, bf16=self.stepper.bf16)
 
     @property
     def kept(self) -> Tensor:
@@ -195,8 +197,7 @@ class Run:
         self.stepper.sample_weight.copy_(weight)
 
     def _stop(self) -> None:
-        """Asked to end within an epoch."""
+        """Asked to end, before an epoch or within it."""
         if self.rows.ranks.size == 1:  # with more, the others may be at another step
-            self.step, self.loss_sum = self.stepper.steps_done, float(self.stepper.loss_sum)
             save(self)
         raise KeyboardInterrupt

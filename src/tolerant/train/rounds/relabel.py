@@ -54,8 +54,10 @@ class Relabel:
 
     start_epoch: int = 16
     every: int = 3
+    soft: bool = True
+    """Rows train under the probabilities of all labels; otherwise under the most probable label alone."""
     sure: float = 0.7
-    """Rows whose most probable label is less probable than this are left out."""
+    """Of labels that are not soft: rows whose most probable one is less probable than this are left out."""
     carry: float = 0.5
     """How much of the last decision's probabilities counts in the next: one epoch's mood decides nothing."""
 
@@ -63,6 +65,8 @@ class Relabel:
         unwrap_numbers(self)
         check_whole(self.start_epoch, "start_epoch", least=0)
         check_whole(self.every, "every", least=1)
+        if not isinstance(self.soft, bool):
+            raise ValueError(f"soft must be true or false; got {self.soft!r}.")
         for name in ("sure", "carry"):
             value = getattr(self, name)
             if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value < 1):
@@ -89,11 +93,12 @@ class Teacher:
         self._given, self._num_classes = given_labels, num_classes
         device = given_labels.device
         self._trusted = None if trusted is None else torch.from_numpy(trusted).to(device)
-        self.labels = given_labels.clone()
-        """int64 [N], what each row trains under; always the same tensor, on the device."""
+        self.targets = one_hot(given_labels, num_classes) if relabel.soft else given_labels.clone()
+        """float32 (N, C) or int64 [N], what each row trains under; always the same tensor, on the device."""
         self.kept = torch.ones(len(given_labels), dtype=torch.bool)
         """bool [N], on the host: False for rows that are left out."""
         self.labels_on_host = given_labels.cpu()
+        """int64 [N]: the most probable labels."""
         self._given_on_host = self.labels_on_host
         self.transition = first_transition(num_classes).to(device)
         """float32 (C, C): the estimate of T."""
@@ -113,11 +118,13 @@ class Teacher:
         self._probs = probs
         post, transition = posterior(probs, given, self.transition)
         self.transition.copy_(transition)
-        largest, label = post.max(1)
-        sure = largest >= self.relabel.sure
         fixed = self._fixed(probs, post, given)
-        self.labels.copy_(torch.where(fixed | ~sure, self._given, label))
-        self._arriving = Arriving(torch.stack([(sure | fixed).long(), self.labels]))
+        post = torch.where(fixed[:, None], given, post)
+        largest, label = post.max(1)
+        kept = torch.ones_like(fixed) if self.relabel.soft else largest >= self.relabel.sure
+        label = torch.where(kept, label, self._given)
+        self.targets.copy_(post if self.relabel.soft else label)
+        self._arriving = Arriving(torch.stack([kept.long(), label]))
 
     def arrive(self) -> Generator[bool, None, None]:
         """Yields False until the decision is on the host."""
@@ -126,7 +133,7 @@ class Teacher:
 
     @property
     def relabelled_fraction(self) -> float:
-        """Of all rows, those that train under another label than the given one."""
+        """Of all rows, those whose most probable label is another one than the given."""
         return float((self.labels_on_host != self._given_on_host).double().mean())
 
     def _fixed(self, probs: Tensor, post: Tensor, given: Tensor) -> Tensor:
@@ -146,16 +153,17 @@ class Teacher:
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next decisions follow from."""
-        state = {"labels": self.labels, "kept": self.kept, "transition": self.transition}
+        state = {"targets": self.targets, "kept": self.kept, "transition": self.transition}
+        state["labels"] = self.labels_on_host
         return state if self._probs is None else state | {"probs": self._probs}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from a ``state_dict`` of the same rows."""
-        self.labels.copy_(state["labels"])
+        self.targets.copy_(state["targets"])
         self.transition.copy_(state["transition"])
         self.kept, self.labels_on_host = state["kept"], state["labels"]
         if "probs" in state:
-            self._probs = state["probs"].to(self.labels.device)
+            self._probs = state["probs"].to(self.targets.device)
 
 
 def first_transition(num_classes: int) -> Tensor:

@@ -94,17 +94,16 @@ def check_rounds(rounds: Sequence[Round], recipe: Recipe) -> None:
             )
 
 
-def taught(
-    first: int, second: int, *, q: float, augment: Augment | None = None, networks: int = 1
-) -> tuple[Round, Round]:
-    """The package's own method: so many epochs of L_q, then so many under what the rows' labels seem to be.
+def taught(first: int, *later: int, q: float, networks: int = 1) -> tuple[Round, ...]:
+    """The package's own method: so many epochs of L_q, then rounds under what the rows' labels seem to be.
 
-    In the second round rows are blended: a network that sees none of them twice alike cannot learn its own
-    mistakes by heart. Decisions begin after a fifth of it: before, a fresh network knows less than the old
-    one, and would take back what that has found.
+    In these rows are blended: a network that sees none of them twice alike cannot learn its own mistakes by
+    heart. A round begins with what the one before says at its end, and decides anew only in its second half:
+    before, with a high learning rate, a fresh network knows less than the old one, and would take back what
+    that has found.
     """
-    relabel = Relabel(start_epoch=max(1, second // 5), every=max(1, second // 50))
-    return (
-        Round(epochs=first, loss="lq", loss_args={"q": q}),
-        Round(epochs=second, mixup=1.0, augment=augment, networks=networks, relabel=relabel),
-    )
+    rounds = [Round(epochs=first, loss="lq", loss_args={"q": q})]
+    for epochs in later:
+        relabel = Relabel(start_epoch=max(1, epochs // 2), every=max(1, epochs // 25))
+        rounds.append(Round(epochs=epochs, mixup=1.0, networks=networks, relabel=relabel))
+    return tuple(rounds)

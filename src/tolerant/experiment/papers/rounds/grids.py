@@ -32,7 +32,7 @@ RECIPE = Recipe(
     select="last",
     score_every=0,
 )
-FIRST, SECOND, NETWORKS = 20, 150, 2
+EPOCHS, NETWORKS = (20, 60, 90), 2
 COLUMNS = (
     ("cifar10n-worse", "human", 0.0),
     ("cifar10n-aggre", "human", 0.0),
@@ -44,7 +44,7 @@ COLUMNS = (
     ("cifar10", "none", 0.0),
 )
 ABLATED = (("cifar10n-worse", "human", 0.0), ("cifar10", "uniform", 0.8))
-# What is left out of the second round, or changed in the first.
+# What is left out of the rounds after the first.
 WITHOUT: dict[str, dict[str, Any]] = {
     "mixup=0": {"mixup": 0.0},
     "relabel=none": {"relabel": None},
@@ -57,7 +57,7 @@ def rounds(seeds: Iterable[int]) -> list[RunSpec]:
     """Every column; where labels are right, cross entropy with the same recipe beside it."""
     seeds = list(seeds)
     clean = ("cifar10", "none", 0.0)
-    plain = Round(epochs=FIRST + SECOND, mixup=1.0, augment="strong", networks=NETWORKS)
+    plain = Round(epochs=sum(EPOCHS), mixup=1.0, augment="strong", networks=NETWORKS)
     return [
         *(_spec(column, method(column[0]), seed) for seed in seeds for column in COLUMNS),
         *(_spec(clean, (plain,), seed) for seed in seeds),
@@ -69,18 +69,27 @@ def rounds_ablations(seeds: Iterable[int]) -> list[RunSpec]:
     found = []
     for seed in seeds:
         for column in ABLATED:
-            first, second = method(column[0])
+            first, *later = method(column[0])
             for change, values in WITHOUT.items():
-                found.append(_spec(column, (first, replace(second, **values)), seed, change))
+                without = (replace(each, **values) for each in later)
+                found.append(_spec(column, (first, *without), seed, change))
+            hard = (
+                replace(each, relabel=replace(each.relabel, soft=False)) for each in later if each.relabel
+            )
+            found.append(_spec(column, (first, *hard), seed, "soft=false"))
             early = replace(first, prune=PruneSchedule(8, 4, 0.5))
-            found.append(_spec(column, (early, second), seed, "prune=8"))
+            found.append(_spec(column, (early, *later), seed, "prune=8"))
     return found
 
 
-def method(dataset: str) -> tuple[Round, Round]:
-    """The rounds of a data set; only q depends on it, by its number of classes."""
-    q = choose_q(len(CARDS[dataset].class_names))
-    return taught(FIRST, SECOND, q=q, augment="strong", networks=NETWORKS)
+def method(dataset: str) -> tuple[Round, ...]:
+    """The rounds of a data set; only q depends on it, by its number of classes.
+
+    The last one alone augments strongly: a network that has to learn from pictures so distorted knows too
+    little for too long to find out which labels are wrong, but learns more from those that are found.
+    """
+    *others, last = taught(*EPOCHS, q=choose_q(len(CARDS[dataset].class_names)), networks=NETWORKS)
+    return *others, replace(last, augment="strong")
 
 
 def _spec(column: tuple[str, str, float], of: tuple[Round, ...], seed: int, change: str = "") -> RunSpec:
