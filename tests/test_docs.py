@@ -186,7 +186,7 @@ def test_the_scaling_page_reckons_with_the_measured_times():
     assert last["state_bytes_per_row"] < 16
 
 
-@pytest.mark.parametrize("path", ["docs/docstrings.py", "docs/options.py"])
+@pytest.mark.parametrize("path", ["docs/docstrings.py", "docs/notebooks.py", "docs/options.py"])
 def test_what_the_site_does_to_texts(path):
     pytest.importorskip("griffe", reason="needs the docs extra")
     found = doctest.testmod(script(path))
