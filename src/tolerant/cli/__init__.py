@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import warnings
+from importlib import import_module
 from typing import Any
 
 from tolerant.cli.signals import EndedBy
@@ -13,6 +14,20 @@ from tolerant.extras import install_command
 from tolerant.printable import printable
 
 BAD_INPUT = 2  # as for options that are not known
+# In a module each, as the function of that name.
+COMMANDS = [
+    "audit",
+    "cache",
+    "demo",
+    "doctor",
+    "download",
+    "export",
+    "noise",
+    "predict",
+    "report",
+    "reproduce",
+    "train",
+]
 _INSTALL = install_command("app")
 
 
@@ -70,32 +85,10 @@ def make_app() -> Any:
     """The typer application with every command."""
     import typer
 
-    from tolerant.cli import (
-        audit,
-        cache,
-        demo,
-        doctor,
-        download,
-        export,
-        noise,
-        predict,
-        report,
-        reproduce,
-        top,
-        train,
-    )
+    from tolerant.cli.top import top
 
     app = typer.Typer(name="tolerant", no_args_is_help=True, pretty_exceptions_enable=False)
-    app.callback()(top.top)
-    app.command()(audit.audit)
-    app.command()(cache.cache)
-    app.command()(demo.demo)
-    app.command()(doctor.doctor)
-    app.command()(download.download)
-    app.command()(export.export)
-    app.command()(noise.noise)
-    app.command()(predict.predict)
-    app.command()(report.report)
-    app.command()(reproduce.reproduce)
-    app.command()(train.train)
+    app.callback()(top)
+    for name in COMMANDS:
+        app.command()(getattr(import_module(f"{__name__}.{name}"), name))
     return app

@@ -9,8 +9,8 @@ import typer
 
 from tolerant.cli import options as opt
 from tolerant.cli.next_command import chosen_settings, next_command
-from tolerant.cli.over_ranks import train_over_ranks
-from tolerant.cli.summary import print_all_rows, print_sample, print_suspects, print_training
+from tolerant.cli.over_ranks import train_and_print
+from tolerant.cli.summary import print_sample, print_suspects
 from tolerant.own_data import Settings
 from tolerant.review.page import MOST_SHOWN, write_page
 from tolerant.review.sample import draw_sample
@@ -61,21 +61,9 @@ def audit(
     if not holds_run(source):
         opt.refuse(context, ("sample",), "is for a run: train first, then name the run folder")
         rows, folder, corrections = opt.make_source(source, data_options), out or Path("audit"), labels or ()
-        learned = train_over_ranks(
-            rows,
-            folder,
-            Settings(seed=seed),
-            device=device,
-            corrections=corrections,
-            folds=folds,
-            features=features,
-            limit=limit,
-        )
-        print_training(learned)
-        if all_rows:
-            print_all_rows(folder)
         again = next_command(rows, corrections, out=out, settings=chosen_settings(audit, options))
-        print_suspects(learned.suspects, folder, again)
+        how = {"device": device, "corrections": corrections, "folds": folds, "features": features}
+        train_and_print(rows, folder, Settings(seed=seed), all_rows=all_rows, again=again, limit=limit, **how)
         return
     opt.refuse(context, ("labels",), "is for data; train the run again with it")
     opt.refuse(context, opt.DATA, "is for data; a run knows how its data was read")

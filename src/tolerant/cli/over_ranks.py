@@ -1,4 +1,4 @@
-"""A training on data of one's own over all ranks of torchrun, or in this process alone."""
+"""A training on data of one's own over all ranks of torchrun, or in this process alone, and what it found."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tolerant.cli.echo import echo
+from tolerant.cli.summary import print_all_rows, print_suspects, print_training
 
 if TYPE_CHECKING:
     from tolerant.data import Source
     from tolerant.own_data.learned import Learned
     from tolerant.own_data.settings import Settings
+
+
+def train_and_print(
+    source: Source, out: Path, settings: Settings, *, all_rows: bool, again: str, **options: Any
+) -> None:
+    """Train, and say what was trained, which labels are doubtful and which command comes ``again``."""
+    learned = train_over_ranks(source, out, settings, **options)
+    print_training(learned)
+    if all_rows:
+        print_all_rows(out)
+    print_suspects(learned.suspects, out, again)
 
 
 def train_over_ranks(

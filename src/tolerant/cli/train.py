@@ -12,8 +12,7 @@ import typer
 from tolerant.cli import options as opt
 from tolerant.cli.echo import echo
 from tolerant.cli.next_command import RUN, chosen_settings, next_command
-from tolerant.cli.over_ranks import train_over_ranks
-from tolerant.cli.summary import print_all_rows, print_suspects, print_training
+from tolerant.cli.over_ranks import train_and_print
 from tolerant.own_data import Settings
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.train import NETWORKS
@@ -118,22 +117,10 @@ def train(
     else:
         opt.refuse(context, ("address",), "is for a Ray cluster; add --engine ray")
     corrections = labels or ()
-    learned = train_over_ranks(
-        rows,
-        out,
-        settings,
-        device=device,
-        corrections=corrections,
-        folds=folds,
-        features=features,
-        compute=compute,
-        callbacks=callbacks,
-    )
-    print_training(learned)
-    if all_rows:
-        print_all_rows(out)
     again = next_command(rows, corrections, out=out, settings=chosen_settings(train, options))
-    print_suspects(learned.suspects, out, again)
+    how: dict[str, Any] = {"device": device, "corrections": corrections, "folds": folds, "features": features}
+    how |= {"compute": compute, "callbacks": callbacks}
+    train_and_print(rows, out, settings, all_rows=all_rows, again=again, **how)
     echo(f"Label new rows: tolerant predict {shlex.quote(str(out))} DATA")
 
 

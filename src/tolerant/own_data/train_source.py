@@ -56,74 +56,46 @@ def train_source(
     the same way.
     """
     check_model(settings.model)
+    ranks, folder = current_ranks(), Path(folder)
     # Before anything is read: who shares the folder with another training learns it at once.
-    with nullcontext() if current_ranks().rank else using(folder):
-        return _train_source(
-            source,
-            Path(folder),
-            settings,
-            corrections=corrections,
-            folds=folds,
-            device=device,
+    with nullcontext() if ranks.rank else using(folder):
+        side = picture_side(features)
+        if settings.model == PRETRAINED:
+            features, side = NONE, picture_side(settings.model_args.get("features", AUTO))
+        if features == AUTO and settings.model not in (AUTO, NETWORK):
+            features, side = NONE, None  # who names a network means it to see the pictures
+        place = str(pick_device(device))
+        data = CorrectedRows.read(
+            source.with_roles(say),
+            corrections,
             features=features,
-            compute=compute,
+            picture_side=side,
+            compute=compute if not ranks.rank else None,
+            device=place,
+            say=say,
+            with_characters=takes_classifiers(settings) and settings.model not in ("words", "bayes"),
+        )
+        fingerprint = data.fingerprint(settings, folds)
+        learned = learn(
+            data.trainable(place),
+            replace(
+                settings,
+                standardise=data.encoder.text is None,
+                pretrained=data.encoder.features_alone,
+            ),
+            folds=folds,
+            reviewed=data.corrected.reviewed,
+            original_labels=data.dataset.given_labels,
+            device=device,
+            progress="auto",
+            checkpoints=folder / "checkpoints" / fingerprint,
             callbacks=callbacks,
-            limit=limit,
             say=say,
         )
-
-
-def _train_source(
-    source: Source,
-    folder: Path,
-    settings: Settings,
-    *,
-    corrections: Sequence[str | os.PathLike[str]],
-    folds: int,
-    device: str | torch.device,
-    features: str,
-    compute: Compute | None,
-    callbacks: Sequence[Callback],
-    limit: int,
-    say: Say,
-) -> Learned:
-    ranks, side = current_ranks(), picture_side(features)
-    if settings.model == PRETRAINED:
-        features, side = NONE, picture_side(settings.model_args.get("features", AUTO))
-    if features == AUTO and settings.model not in (AUTO, NETWORK):
-        features, side = NONE, None  # who names a network means it to see the pictures
-    place = str(pick_device(device))
-    data = CorrectedRows.read(
-        source.with_roles(say),
-        corrections,
-        features=features,
-        picture_side=side,
-        compute=compute if not ranks.rank else None,
-        device=place,
-        say=say,
-        with_characters=takes_classifiers(settings) and settings.model not in ("words", "bayes"),
-    )
-    fingerprint = data.fingerprint(settings, folds)
-    learned = learn(
-        data.trainable(place),
-        replace(
-            settings,
-            standardise=data.encoder.text is None,
-            pretrained=data.encoder.features_alone,
-        ),
-        folds=folds,
-        reviewed=data.corrected.reviewed,
-        original_labels=data.dataset.given_labels,
-        device=device,
-        progress="auto",
-        checkpoints=folder / "checkpoints" / fingerprint,
-        callbacks=callbacks,
-        say=say,
-    )
-    if data.dataset.kind == "text" and made_by_rules(data.dataset.inputs, data.dataset.given_labels):
-        learned = replace(learned, suspects=learned.suspects.with_lower_bound())
-    ranks.wait()  # nobody reads the checkpoints any more
-    if not ranks.rank:
-        save_run(folder, learned, data, fingerprint=fingerprint, limit=limit)
-        remove_checkpoints(folder)
-    return learned
+        if data.dataset.kind == "text" and made_by_rules(data.dataset.inputs, data.dataset.given_labels):
+            learned = replace(learned, suspects=learned.suspects.with_lower_bound())
+        ranks.wait()  # nobody reads the checkpoints any more
+        if not ranks.rank:
+            save_run(folder, learned, data, fingerprint=fingerprint, limit=limit)
+            remove_checkpoints(folder)
+        return learned
