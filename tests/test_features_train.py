@@ -234,7 +234,7 @@ def test_texts(tmp_path):
 
 def test_texts_take_what_tells_their_labels_better(tmp_path, monkeypatch):
     """Words where they are enough, features where each text has words of its own; without true labels."""
-    monkeypatch.setattr("tolerant.own_data.pretrained.default_extractor", lambda kind: "wordllama")
+    monkeypatch.setattr("tolerant.own_data.choose_features.default_extractor", lambda kind: "wordllama")
     rng = np.random.default_rng(0)
     things = WORDS  # with a number behind them, each is a word of its own, but not a piece of one
     meanings = [f"the {rng.choice(things[n % 2])}{rng.integers(10**6)}" for n in range(320)]
@@ -255,7 +255,7 @@ def test_texts_take_what_tells_their_labels_better(tmp_path, monkeypatch):
 
 def test_words_and_meaning_side_by_side(tmp_path, monkeypatch):
     """Half of the texts are told by a code, half by what their words mean: both are needed."""
-    monkeypatch.setattr("tolerant.own_data.pretrained.default_extractor", lambda kind: "wordllama")
+    monkeypatch.setattr("tolerant.own_data.choose_features.default_extractor", lambda kind: "wordllama")
     rng = np.random.default_rng(0)
 
     def text(n: int) -> str:
@@ -302,7 +302,7 @@ def test_estimator_takes_none_by_default(pictures):
 
 
 def test_what_is_not_installed_is_recommended(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("tolerant.own_data.pretrained.default_extractor", lambda kind: None)
+    monkeypatch.setattr("tolerant.own_data.choose_features.default_extractor", lambda kind: None)
     said = tolerant("train", folder, "--out", tmp_path / "run", "--folds", 0, "--epochs", 1)
     assert install_command("lite0") in said
     shutil.rmtree(tmp_path / "run")

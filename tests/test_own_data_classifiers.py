@@ -171,7 +171,7 @@ def test_a_training_that_was_cut_off_goes_on(trained, tmp_path, monkeypatch):
             scored.append((member.name, options.get("believed") is not None))
             return score_member(member, *arguments, **options)
 
-        monkeypatch.setattr("tolerant.own_data.classifiers.learn.score_member", score)
+        monkeypatch.setattr("tolerant.own_data.classifiers.learn_committee.score_member", score)
 
     command = ["train", folder / "rows.csv", "--out", tmp_path / "run", "--folds", 3]
     for most, why in ((2, "resumes from"), (3, "resumes from"), (99, None)):

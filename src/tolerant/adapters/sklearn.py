@@ -26,10 +26,10 @@ from tolerant.adapters.sklearn_inputs import (
     is_texts,
     pick_extractor,
 )
+from tolerant.own_data.choose_features import to_tune
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.member import is_classifier
 from tolerant.own_data.learn import learn
-from tolerant.own_data.pretrained import to_tune
 from tolerant.own_data.settings import Settings
 from tolerant.suspects.ranking import as_numpy
 from tolerant.train.engine.device import pick_device

@@ -13,8 +13,8 @@ from tolerant.data.encoders.sparse import SparseRows
 from tolerant.data.features import Identity, default_extractor, extract, load_known
 from tolerant.data.features.extractor import Kind
 from tolerant.data.standardise import moments, standardise, unit_scale
+from tolerant.own_data.choose_features import choose_extractor
 from tolerant.own_data.classifiers.rows import OwnRows
-from tolerant.own_data.pretrained import choose_extractor
 from tolerant.suspects.ranking import as_numpy
 
 

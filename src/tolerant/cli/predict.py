@@ -29,8 +29,8 @@ def predict(
 
     from tolerant.csv_cells import csv_text
     from tolerant.files import write_atomic
-    from tolerant.own_data.lost_classes import warn_of_missing_classes
     from tolerant.own_data.run_folder import load_run
+    from tolerant.own_data.warn_of_classes import warn_of_missing_classes
     from tolerant.train.engine.device import pick_device
 
     saved = load_run(run)

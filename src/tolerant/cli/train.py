@@ -88,7 +88,7 @@ def train(
     Over several processes: torchrun --nproc-per-node N -m tolerant train ...
     """
     options = dict(locals())  # the arguments, before there are other variables
-    from tolerant.own_data.pretrained import to_tune
+    from tolerant.own_data.choose_features import to_tune
 
     _check_loss_options(context, loss, k, epochs, folds)
     rows = opt.make_source(source, data_options)

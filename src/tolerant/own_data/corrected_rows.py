@@ -15,7 +15,7 @@ from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import content_digests, label_digest, row_digests
 from tolerant.data.features import extract
 from tolerant.data.features.extract import Compute
-from tolerant.own_data.pretrained import AUTO, NONE, Say, choose_extractor
+from tolerant.own_data.choose_features import AUTO, NONE, Say, choose_extractor
 from tolerant.own_data.settings import Settings
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
 

@@ -10,12 +10,12 @@ from torch import nn
 
 from tolerant.own_data.believed import believed_by_folds
 from tolerant.own_data.candidate import NetworkCandidate
+from tolerant.own_data.choose_features import Say
 from tolerant.own_data.in_rounds import in_rounds
 from tolerant.own_data.learned import Learned
-from tolerant.own_data.lost_classes import warn_of_lost_classes
 from tolerant.own_data.out_of_fold import out_of_fold
-from tolerant.own_data.pretrained import Say
 from tolerant.own_data.task import Task
+from tolerant.own_data.warn_of_classes import warn_of_lost_classes
 from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.train import Callback, TrainResult
 from tolerant.train.engine.ranks import current_ranks

@@ -14,8 +14,8 @@ import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.candidate import NetworkCandidate
+from tolerant.own_data.choose_features import Say
 from tolerant.own_data.folds import choose_folds
-from tolerant.own_data.pretrained import Say
 from tolerant.own_data.whole_time import WholeTime
 from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.train import Job, TrainResult

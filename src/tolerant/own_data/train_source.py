@@ -12,12 +12,12 @@ import torch
 
 from tolerant.data import Source
 from tolerant.data.features.extract import Compute
+from tolerant.own_data.choose_features import AUTO, NONE, Say, picture_side
 from tolerant.own_data.classifiers.choose import check_model, takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import learn
 from tolerant.own_data.learned import Learned
 from tolerant.own_data.network import NETWORK, PRETRAINED
-from tolerant.own_data.pretrained import AUTO, NONE, Say, picture_side
 from tolerant.own_data.rules import made_by_rules
 from tolerant.own_data.run_folder import remove_checkpoints, save_run, using
 from tolerant.own_data.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tolerant.own_data.pretrained import Say
+from tolerant.own_data.choose_features import Say
 from tolerant.train import Callback, Job
 from tolerant.train.engine.job import Record
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
-from tolerant.data.features.pictures import Body, Frame
+from tolerant.data.features.picture_networks import Body, Frame
 from tolerant.extras import extra, install_command
 
 # With 112 pixels the last maps are 3 x 3 instead of 4 x 4: for 0.7 of the time logistic regression told 52.8

@@ -11,7 +11,7 @@ from tolerant.data.features.bundled import BUNDLED, Card
 from tolerant.data.features.extractor import Extractor, Identity, Kind
 from tolerant.data.features.hubs import HUBS, Hub
 from tolerant.data.features.own_file import load_own_file
-from tolerant.data.features.pictures import Body
+from tolerant.data.features.picture_networks import Body
 from tolerant.hints import did_you_mean
 
 _WORDS: dict[Kind, str] = {"image": "pictures", "text": "texts"}

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
-from tolerant.data.features.pictures import Body, Frame, as_vectors
+from tolerant.data.features.picture_networks import Body, Frame, as_vectors
 from tolerant.data.hub_network import offline, unreachable
 from tolerant.extras import extra, install_command
 from tolerant.files import read_json

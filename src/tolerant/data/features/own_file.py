@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tolerant.data.features.extractor import Extractor, Identity, Kind, weights_digest
-from tolerant.data.features.pictures import Frame, PictureEncoder
+from tolerant.data.features.picture_networks import Frame, PictureEncoder
 from tolerant.data.read_errors import READ_ERRORS, reason
 
 

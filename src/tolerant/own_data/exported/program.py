@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.data.features import load_known
-from tolerant.data.features.pictures import Frame, PictureEncoder, as_vectors
+from tolerant.data.features.picture_networks import Frame, PictureEncoder, as_vectors
 from tolerant.data.standardise import Preprocess
 from tolerant.own_data.run_folder import SavedRun
 from tolerant.own_data.run_folder.load import Network

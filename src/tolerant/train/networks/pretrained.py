@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tolerant.train.networks.layers import dropout_of
 
 if TYPE_CHECKING:
-    from tolerant.data.features.pictures import Body
+    from tolerant.data.features.picture_networks import Body
 
 Tune = Literal["head", "all"]
 _BODY_LR = 0.1  # of the last layer's learning rate: what the body knows is worth keeping
@@ -56,6 +56,6 @@ class Pretrained(nn.Module):
         return self
 
     def _vectors(self, pixels: Tensor, body: nn.Module) -> Tensor:
-        from tolerant.data.features.pictures import as_vectors
+        from tolerant.data.features.picture_networks import as_vectors
 
         return as_vectors(body(pixels))

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from tolerant.own_data.believed import believed_by_folds
+from tolerant.own_data.choose_features import Say
 from tolerant.own_data.classifiers.choose import Choice, choose, expected_seconds
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.kept_scores import KeptScores
@@ -16,10 +17,9 @@ from tolerant.own_data.classifiers.member import Member
 from tolerant.own_data.classifiers.score import Parts, Scored, fit_member, score_member
 from tolerant.own_data.classifiers.temper import choose_tau, temper
 from tolerant.own_data.learned import Learned, Tried
-from tolerant.own_data.lost_classes import warn_of_lost_classes
 from tolerant.own_data.out_of_fold import OutOfFold, fold_parts
-from tolerant.own_data.pretrained import Say
 from tolerant.own_data.task import Task
+from tolerant.own_data.warn_of_classes import warn_of_lost_classes
 from tolerant.suspects.unweighted import as_if_unweighted
 
 _K = 0.5  # of networks; classifiers leave out what is more likely wrong than right
