@@ -365,6 +365,13 @@ def test_a_name_of_the_hub_without_its_prefix_is_understood() -> None:
         load("someone/colours")
 
 
+def test_a_folder_is_not_taken_for_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "someone" / "colours").mkdir(parents=True)
+    with pytest.raises(ValueError, match="a folder someone/colours lies here"):
+        load("hf:someone/colours")
+
+
 def test_a_run_keeps_the_name_of_the_hub(tmp_path: Path) -> None:
     """It is no path, to be looked for beside the run."""
     source = Source("hf:someone/colours", {"split": "test", "config": "small"})

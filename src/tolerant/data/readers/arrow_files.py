@@ -100,6 +100,8 @@ class _Arrow:
 
 def _frame(file: _Parquet | _Arrow, columns: list[str] | None) -> Any:
     """The columns (None: all); an error names the first that cannot be read, if it is a single one."""
+    if columns == []:  # of which older pandas makes a frame without rows
+        return extra("pandas").DataFrame(index=range(file.num_rows))
     try:
         return file.frame(columns)
     except Exception as error:  # pandas and pyarrow raise many kinds of their own

@@ -120,10 +120,14 @@ def _fetched(name: str, split: str | None, config: str | None) -> list[Path]:
     repository = name.removeprefix(PREFIX)
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", repository):
         raise ValueError(f"{name!r} must be {PREFIX}OWNER/NAME, as the hub's page of the data set says it")
+    if Path(repository).is_dir():  # which the library would read instead
+        raise ValueError(
+            f"{name}: a folder {repository} lies here. Give it without {PREFIX}, or go elsewhere"
+        )
     why = unreachable()
     try:
         with offline(bool(why)):
-            builder = datasets.load_dataset_builder(f"hf://datasets/{repository}", config)
+            builder = datasets.load_dataset_builder(repository, config)
             module = type(builder).__module__.split(".")
             if module[:2] != ["datasets", "packaged_modules"] or module[-1] not in _BUILDERS:
                 raise ValueError(f"it is read by {type(builder).__module__}, which is not known to be safe")
