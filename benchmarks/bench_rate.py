@@ -311,6 +311,14 @@ def summary_beside_cleanlab(rows: list[Row]) -> None:
             f"({np.abs(theirs).mean():4.1f})  {diagonal:5.1f} ({their_diagonal:4.1f})  "
             f"{inside}/{len(own)}  {width:5.1f}  {needed:5.1f}"
         )
+    print("\nof each family: intervals that hold it, mean width, width needed, and how many times that is")
+    for family in dict.fromkeys(row["family"] for row in rows):
+        own = [row for row in rows if row["family"] == family]
+        inside = sum(row["low"] <= row["realised"] <= row["high"] for row in own)
+        width = np.mean([row["high"] - row["low"] for row in own])
+        needed = 2 * np.quantile([abs(row["estimate"] - row["realised"]) for row in own], 0.95)
+        both = f"{100 * width:5.1f}  {100 * needed:5.1f}"
+        print(f"{family:<16} {inside}/{len(own)}  {both}  {width / needed:4.1f}")
 
 
 MEASURES = {

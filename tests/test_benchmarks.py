@@ -34,6 +34,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
         ("families", "rate_families.jsonl"),
         *((what, "rate.jsonl") for what in ("rate", "k", "q")),
     ],
+    "bench_rate_range": [("", "rate_range.jsonl")],
     "bench_train": [
         ("--models resnet18 --runs 4", "train_h200.json"),
         ("--device cpu", None),
@@ -88,6 +89,9 @@ def test_stored_intervals_and_choices_are_summarised(capsys):
     assert "q-accuracy" in said
     importlib.import_module("bench_rate").main(["summary", "--out", str(STORED / "rate_families.jsonl")])
     assert "pair flips" in capsys.readouterr().out
+    stored = str(STORED / "rate_range.jsonl")
+    importlib.import_module("bench_rate_range").main(["--summary", "--out", stored])
+    assert "hard rows, classes apart" in capsys.readouterr().out
 
 
 def shapes(path: Path) -> Any:

@@ -74,6 +74,7 @@ def on_ranks(count: int, path: Path) -> str:
 
     def work() -> None:
         os.environ["ACCELERATE_USE_CPU"] = "true"
+        os.environ["OMP_NUM_THREADS"] = "1"  # accelerate warns where it must set that itself
         AcceleratorState._reset_state(reset_partial_state=True)  # of another test of this process
         runpy.run_path(str(path))
 

@@ -242,6 +242,8 @@ def test_a_command_ended_by_a_signal_saves_and_says_so_by_its_code(
                 signal.raise_signal(number)
 
         Checkpoints.save = save_and_end  # type: ignore[method-assign]
+        # What started the tests may ignore it, as nohup does.
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         sys.argv = ["tolerant", *command, "--out", str(run)]
         cli.main()
 

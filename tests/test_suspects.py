@@ -294,15 +294,29 @@ def test_a_row_pruned_before_training_was_pruned_at_0() -> None:
     assert epochs == [0, None, None]
 
 
-def test_the_sampling_error_is_that_of_all_rows() -> None:
-    """A resample has 5,000 rows; of 20,000 the estimate errs half as much."""
+def _known(num_rows: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Labels, predictions that are always right, and the share that is wrong."""
     rng = np.random.default_rng(0)
-    true_labels, wrong = rng.integers(0, 4, 20_000), rng.random(20_000) < 0.3
+    true_labels, wrong = rng.integers(0, 4, num_rows), rng.random(num_rows) < 0.3
     given = np.where(wrong, (true_labels + 1) % 4, true_labels)
     probs = np.where(np.eye(4)[true_labels] > 0, 1 - 3e-9, 1e-9)  # both readings of it are the same
+    return given, probs, float(wrong.mean())
+
+
+def test_the_rate_of_these_labels_is_known_where_every_row_is() -> None:
+    """It is no rate of a population, from which these rows were drawn."""
+    given, probs, wrong = _known(20_000)
     rate = find_suspects(given, probs).noise_rate
-    expected = 1.96 * np.sqrt(0.3 * 0.7 / 20_000)
-    assert 0.7 * expected < rate.estimate - rate.low < 1.4 * expected
+    assert rate.low < wrong < rate.high
+    assert rate.high - rate.low == pytest.approx(6 / 20_000)
+
+
+def test_of_many_rows_some_are_looked_at_which_is_a_sample() -> None:
+    given, probs, wrong = _known(80_000)
+    rate = find_suspects(given, probs).noise_rate
+    expected = 1.96 * np.sqrt(0.3 * 0.7 / 20_000 * (1 - 20_000 / 80_000))
+    assert rate.low < wrong < rate.high
+    assert 0.9 * expected < rate.estimate - rate.low < 1.1 * expected
 
 
 @pytest.mark.parametrize(

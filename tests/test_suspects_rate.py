@@ -75,6 +75,35 @@ def test_a_weak_model_gives_a_range() -> None:
     assert rate.low == 0.0
 
 
+@pytest.mark.parametrize("num_classes", [2, 3, 10])
+def test_a_model_that_is_never_sure_cannot_tell_that_labels_are_wrong(num_classes: int) -> None:
+    """No label is wrong, but the lines have nothing to go up to: of ten classes it said 41 to 73 %."""
+    for seed in range(4):
+        inputs, _, given, _ = bench["simulate"](np.eye(num_classes), 1.2, 600, seed)
+        probs = cross_val_predict(bench["logistic"](), inputs, given, cv=5, method="predict_proba")
+        rate = find_suspects(given, probs).noise_rate
+        assert rate.vague
+        assert rate.low == 0.0
+
+
+def test_a_model_too_sure_of_itself_gives_room_below() -> None:
+    for seed in range(4):
+        _, _, given, exact = bench["simulate"](np.eye(3), 2.5, 1000, 90 + seed)
+        sharp = exact**2 / (exact**2).sum(axis=1, keepdims=True)
+        assert find_suspects(given, sharp).noise_rate.low < 0.01
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_where_classes_are_apart_the_interval_is_narrow(family: str) -> None:
+    """The simulated rates lie within 0.6 points; sampling labels from a population adds 4."""
+    matrix, distances = FAMILIES[family]
+    for seed in range(86, 90):
+        _, true, given, exact = bench["simulate"](matrix, distances["apart"], 2000, seed)
+        rate = find_suspects(given, exact).noise_rate
+        assert rate.low <= (given != true).mean() <= rate.high
+        assert rate.high - rate.low < 0.025
+
+
 def test_the_probability_of_a_right_label_tells_the_same_rate() -> None:
     matrix, distances = FAMILIES["pair flips"]
     _, _, given, exact = bench["simulate"](matrix, distances["apart"], 1000, 82)

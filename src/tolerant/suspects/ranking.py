@@ -90,7 +90,8 @@ def find_suspects(
     sample = np.arange(num_rows)
     if original is None and not is_reviewed.all():
         sample = np.flatnonzero(~is_reviewed)
-    if len(sample) > FIT_ROWS:
+    share = min(FIT_ROWS / len(sample), 1.0)
+    if share < 1.0:
         sample = np.sort(generator.choice(sample, FIT_ROWS, replace=False))
     counted = ~is_reviewed[sample]
     if not counted.any():  # of no rows there is no share
@@ -108,6 +109,7 @@ def find_suspects(
         groups=None if group_of is None else group_of[sample],
         counted=counted,
         known_wrong=fit_given != given[sample],
+        share=share,
     )
     log_odds = _as_many_wrong(model.log_odds_right(given, probs), ~is_reviewed, rate.estimate)
     log_odds[is_reviewed] = np.inf

@@ -19,9 +19,12 @@ _SOFTER = 0.6  # how much less sure of itself the model of one rate is taken to 
 _RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
 _DEVIATIONS = 1.96  # standard errors to either side, for a level of 0.95
 _RESAMPLES = 50  # the standard error from 50 is good to a tenth of itself
-# How far the interval reaches, of the way from the estimate to the share of rows that look like another
-# class: chosen such that 19 of 20 simulated rates, with clean labels and weak models among them, lie inside.
-_ABOVE, _BELOW = 0.5, 0.75
+# How far the interval reaches at least, of the way from the estimate to the share of rows that look like
+# another class. Hard rows make the estimate too high more often than too low.
+_ABOVE, _BELOW = 0.3, 0.5
+# Below both of these a model knows too little of its classes to have anchors: by how much less than chance
+# its choices are doubted, and how much surer of them than chance it is.
+_LEAST_TOLD, _LEAST_SURE = 0.5, 0.65
 _VAGUE = 0.2  # an interval wider than that is told without its estimate
 
 
@@ -33,11 +36,16 @@ class RateInterval:
     for granted that every class has rows which are surely of it. Where it has none, because the model is weak
     or classes overlap, hard rows count as wrong labels and the estimate is too high; where easy rows have
     fewer wrong labels than hard ones, as with labels by people, it is too low. By how much, predictions alone
-    cannot tell; what they tell is how many rows the model would label otherwise. So `high` is halfway from
-    the estimate to all of these, and `low` three quarters of that way in the other direction (below the
-    lower of two estimates, with and without unmixing). Both are widened by the sampling error at `level`. A
-    model that separates the classes has an interval of sampling error alone; with one that knows no more than
-    how frequent each label is, it starts at 0.
+    cannot tell; what they tell is how many more rows look like another class than the estimate explains. If
+    these are few beside the estimate, the interval reaches 0.3 of their share above it and half of it below;
+    if they are as many, all of it to both sides, and in between as many times their share as they are of the
+    estimate. A model too sure of itself shows less: below, it is also as many times their share as they are
+    of those that the model itself expects to take for a wrong class; and the difference of two estimates is
+    added, with and without unmixing.
+    Both ends are widened by the sampling error at `level`. It is that of the share of THESE labels: how far
+    the estimate moves, from one resample of the rows to another, against the share of rows that look like
+    another class. So a model that separates the classes has a narrow interval; with one that is not sure of
+    its choices, or knows no more than how frequent each label is, it starts at 0.
 
     results/bench/rate_families.jsonl has estimates and intervals beside the drawn rates, and cleanlab's.
 
@@ -73,8 +81,11 @@ def rate_interval(
     groups: NDArray[Any] | None = None,
     counted: NDArray[np.bool_] | None = None,
     known_wrong: NDArray[np.bool_] | None = None,
+    share: float = 1.0,
 ) -> RateInterval:
     """How many of these labels are wrong, as far as the predictions can tell.
+
+    ``share``: that these rows are of all that the rate is of, from which they were drawn.
 
     ``anchors`` are those of the same rows; None for a `OneRate` model, which knows the rate itself.
 
@@ -89,7 +100,10 @@ def rate_interval(
     members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
     counted = np.ones(num_rows, np.bool_) if counted is None else counted
     known_wrong = np.zeros(num_rows, np.bool_) if known_wrong is None else known_wrong
+    choice = probs.argmax(axis=1)
     rate, second, refit = _readings(model, anchors, given, probs)
+    looks_other = (choice if anchors is None else anchors.choice) != given
+    unsure = 1.0 - float((probs.max(axis=1) if anchors is None else anchors.sure).mean())
 
     def left(rate: float, index: Index | slice = slice(None)) -> float:
         """What that rate of all rows leaves for those that are counted."""
@@ -99,26 +113,33 @@ def rate_interval(
 
     # As many groups as have _RESAMPLE_ROWS rows, on average.
     num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / num_rows)))
-    rates = np.empty(_RESAMPLES)
+    # Against the share that looks like another class: a resample with more wrong labels has more of both.
+    beyond = np.empty(_RESAMPLES)
     for resample in range(_RESAMPLES):
         drawn = generator.integers(len(members), size=num_drawn)
         index = np.concatenate([members[number] for number in drawn])
-        rates[resample] = left(refit(index), index)
-    error = _DEVIATIONS * float(rates.std(ddof=1)) * np.sqrt(num_drawn / len(members))
-    choice = probs.argmax(axis=1)
+        seen = looks_other[index[counted[index]]]
+        beyond[resample] = left(refit(index), index) - (seen.mean() if len(seen) else 0.0)
+    error = _DEVIATIONS * float(beyond.std(ddof=1)) * np.sqrt(num_drawn / len(members))
     is_doubted = choice != given
     doubted = float(is_doubted.mean())
     sums = np.bincount(group, is_doubted - doubted)
     doubted_error = _DEVIATIONS * np.sqrt((sums**2).sum()) / num_rows
     # With no wrong label among n found, up to 3 / n may still be wrong ("rule of three"), and with nothing
     # but wrong ones as many right: resamples that all look alike show no sampling error.
-    error = max(error, 3.0 / len(np.unique(group[counted])))
-    lower = min(rate, second)
+    error = max(
+        float(np.hypot(error, np.sqrt(1.0 - share) * doubted_error)), 3.0 / len(np.unique(group[counted]))
+    )
     estimate = left(rate)
     # Of a class that the model never sees every label looks wrong, whether it is or not.
     unseen = float((~np.isin(given, np.unique(choice))).mean())
-    low = left(lower - _BELOW * max(doubted - lower, 0.0) - unseen) - error
-    high = left(rate + _ABOVE * max(doubted - rate, 0.0)) + error
+    more = max(float(looks_other.mean()) - rate, 0.0)
+    part = min(more / max(rate, 1e-9), 1.0)
+    above, below = max(part, _ABOVE), max(part, _BELOW, min(more / max(unsure, 1e-9), 1.0))
+    low = left(rate - abs(second - rate) - below * more - unseen) - error
+    high = left(rate + above * more) + error
+    if anchors is not None and _has_none(anchors):
+        low = 0.0
     # More labels wrong than rows look like another class: T has it that a class is always labelled otherwise.
     # So it comes out of a model that takes a rare class for noise, and shows nothing.
     if rate > doubted + doubted_error or _tells_nothing(model, given, probs):
@@ -136,6 +157,14 @@ def _readings(
     again = model.refitter(given, probs)
     softer = replace(model, sharpness=_SOFTER * model.sharpness).refitter(given, probs)
     return model.expected_wrong(given, probs), softer(np.arange(len(given))), again
+
+
+def _has_none(anchors: Anchors) -> bool:
+    """Whether what counts as anchors is too unsure to be any: hard rows, each as much of another class."""
+    by_chance = 1.0 / len(anchors.transition)
+    told = 1.0 - float((anchors.choice != anchors.given_labels).mean()) / (1.0 - by_chance)
+    sure = (float(anchors.sure.mean()) - by_chance) / (1.0 - by_chance)
+    return told < _LEAST_TOLD and sure < _LEAST_SURE
 
 
 def _tells_nothing(model: NoiseModel, given: NDArray[np.int64], probs: NDArray[np.floating]) -> bool:
