@@ -22,7 +22,7 @@ from train_helpers import table
 from typer.testing import CliRunner
 
 from tolerant.cli import make_app
-from tolerant.cli.over_ranks import train_over_ranks
+from tolerant.cli.training import train_over_ranks
 from tolerant.data import InputEncoder, Source
 from tolerant.data.readers import pictures as data_pictures
 from tolerant.files import write_atomic

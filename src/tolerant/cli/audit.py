@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from tolerant.cli import options as opt
-from tolerant.cli.next_command import chosen_settings, next_command
-from tolerant.cli.over_ranks import train_and_print
 from tolerant.cli.summary import print_sample, print_suspects
+from tolerant.cli.training import chosen_settings, next_command, train_and_print
 from tolerant.own_data import Settings
 from tolerant.review.page import MOST_SHOWN, write_page
 from tolerant.review.sample import draw_sample

@@ -11,8 +11,7 @@ import typer
 
 from tolerant.cli import options as opt
 from tolerant.cli.echo import echo
-from tolerant.cli.next_command import RUN, chosen_settings, next_command
-from tolerant.cli.over_ranks import train_and_print
+from tolerant.cli.training import RUN, chosen_settings, next_command, train_and_print
 from tolerant.own_data import Settings
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.train import NETWORKS
