@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
@@ -30,17 +30,19 @@ from typer.testing import CliRunner
 from tolerant import NoisyLabelClassifier
 from tolerant.cli import make_app
 from tolerant.data import TableEncoder
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import LazySubset, NoisyDataset
+from tolerant.own_data.classifiers import discriminant
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
+from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
 from tolerant.own_data.classifiers.disk import read_classifiers
 from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.reweigh import fit_lq
-from tolerant.own_data.classifiers.rows import columns
+from tolerant.own_data.classifiers.rows import columns, take
 from tolerant.own_data.classifiers.score import Scored, score_member
 from tolerant.own_data.out_of_fold import OutOfFold
 
 TABLE = [name for name in CLASSIFIERS if name in ("linear", "trees", "forest")]
-NOT_TRIED = ["extra-trees", "lightgbm", "xgboost"]  # on rows with categories
+NOT_TRIED = ["extra-trees", "discriminant", "lightgbm", "xgboost"]  # on rows with categories
 
 
 def customers(rows: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -376,6 +378,44 @@ def test_the_noise_rate_is_that_of_the_predictions_before_they_were_moved():
     model = NoisyLabelClassifier(model="linear", class_weight="balanced", folds=3, random_state=0).fit(X, y)
     assert model.noise_rate_interval_[0] < 0.01
     assert model.noise_rate_ < 0.05
+
+
+@pytest.fixture(scope="module")
+def features() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Three classes in 100 columns of unlike scales; 40 % of the labels drawn anew."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 3, 1500)
+    X = (rng.normal(size=(1500, 100)) + rng.normal(size=(3, 100))[true] * 0.35) * np.linspace(0.1, 5, 100) + 7
+    given = np.where(rng.random(1500) < 0.4, rng.integers(0, 3, 1500), true)
+    return X.astype(np.float32), given, true
+
+
+def test_the_discriminant_forgives_wrong_labels_and_is_as_sure_as_it_is_right(features):
+    X, given, true = features
+    model = RoundDiscriminant().fit(X[:500], given[:500])
+    scaled = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:500], given[:500])
+    probs = model.predict_proba(X[500:])
+    assert (probs.argmax(1) == true[500:]).mean() > scaled.score(X[500:], true[500:]) + 0.05
+    assert probs.max(1).mean() == pytest.approx((probs.argmax(1) == given[500:]).mean(), abs=0.1)
+
+
+def test_the_discriminant_reads_rows_block_by_block(features, tmp_path, monkeypatch):
+    X, given, _ = features
+    whole = RoundDiscriminant().fit(X[:500], given[:500]).predict_proba(X)
+    np.save(tmp_path / "x.npy", X)
+    monkeypatch.setattr(discriminant, "_BLOCK", 300)  # of which the last is not full
+    rows = np.load(tmp_path / "x.npy", mmap_mode="r")
+    some = take(rows, np.arange(500))
+    assert isinstance(some, LazySubset)
+    assert np.abs(RoundDiscriminant().fit(some, given[:500]).predict_proba(rows) - whole).max() < 0.05
+
+
+def test_a_row_without_weight_tells_the_discriminant_nothing(features):
+    X, given, _ = features
+    weight = np.repeat([1.0, 0.0], 250)
+    strange = np.where(np.arange(500)[:, None] < 250, X[:500], -X[:500])
+    first, second = (RoundDiscriminant().fit(rows, given[:500], weight) for rows in (X[:500], strange))
+    assert np.abs(first.predict_proba(X) - second.predict_proba(X)).max() < 1e-3
 
 
 @pytest.mark.parametrize("q", [0.3, 0.7])

@@ -79,9 +79,10 @@ def learn(
     members = [] if start is not None else members_for(dataset, settings)
     if not members:
         learned = learn_network(candidate, task, start=start, callbacks=callbacks, say=say)
-        return with_evidence(learned, dataset) if settings.pretrained else learned
-    kept = KeptScores(checkpoints, num_rows)
-    return learn_committee(members, try_members(members, task, say, kept), task, kept)
+    else:
+        kept = KeptScores(checkpoints, num_rows)
+        learned = learn_committee(members, try_members(members, task, say, kept), task, kept)
+    return with_evidence(learned, dataset) if settings.pretrained else learned
 
 
 def _check_folds(folds: int, num_groups: int, settings: Settings) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from tolerant.data.dataset import NoisyDataset
 from tolerant.extras import extra
 from tolerant.own_data.classifiers import rows
+from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
 
+OF_FEATURES = "discriminant"  # the classifier of pretrained features
 _MOST_CLASSES_OF_BOOSTING = 50  # it grows a tree for each class in each of its rounds
 
 
@@ -104,6 +106,10 @@ def _bayes(dataset: NoisyDataset, seed: int) -> Any:
     return extra("sklearn.naive_bayes").ComplementNB(alpha=0.3)
 
 
+def _discriminant(dataset: NoisyDataset, seed: int) -> Any:
+    return RoundDiscriminant()
+
+
 def _is_text(dataset: NoisyDataset) -> bool:
     return bool(getattr(dataset.inputs, "parts", None))
 
@@ -168,6 +174,15 @@ CLASSIFIERS = {
             # With categories it added nothing; on numbers more than a network, in a tenth of the time.
             in_auto=_is_numbers,
             seconds=lambda num_rows, cells, classes: 0.1 + 1e-4 * num_rows + 5e-7 * cells,
+        ),
+        Card(
+            OF_FEATURES,
+            "linear discriminant analysis with a mostly round covariance, for features",
+            _discriminant,
+            rows.unread,
+            suits=_is_dense,
+            in_auto=lambda dataset: False,  # of columns that a person chose others tell more
+            seconds=lambda num_rows, cells, classes: 0.2 + 1e-10 * cells**2 / max(num_rows, 1),
         ),
         Card(
             "lightgbm",

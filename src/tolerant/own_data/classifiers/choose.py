@@ -12,7 +12,7 @@ import numpy as np
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.sparse import SparseRows
 from tolerant.hints import did_you_mean
-from tolerant.own_data.classifiers.cards import CLASSIFIERS
+from tolerant.own_data.classifiers.cards import CLASSIFIERS, OF_FEATURES
 from tolerant.own_data.classifiers.member import (
     Member,
     check_classifier,
@@ -43,7 +43,7 @@ class Choice:
 def takes_classifiers(settings: Settings) -> bool:
     """Whether the model may be one, or several; which rows they suit is another question."""
     if settings.model == "auto":
-        return not (settings.of_networks or settings.pretrained)
+        return not settings.of_networks
     return settings.model in CLASSIFIERS if isinstance(settings.model, str) else is_classifier(settings.model)
 
 
@@ -67,6 +67,8 @@ def members_for(dataset: NoisyDataset, settings: Settings) -> list[Member]:
     check_model(model)
     if not takes_classifiers(settings):
         return []
+    if model == "auto" and settings.pretrained:
+        return [named_member(OF_FEATURES)]
     if model == "auto":
         return [named_member(card.name) for card in CLASSIFIERS.values() if card.in_auto(dataset)]
     if not isinstance(model, str):

@@ -25,6 +25,7 @@ _TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
+    "tolerant.own_data.classifiers.discriminant.RoundDiscriminant",
     "xgboost.core.Booster",
     "xgboost.sklearn.XGBClassifier",
 )

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.data.dataset import NoisyDataset
+from tolerant.data.dataset import LazySubset, NoisyDataset
 from tolerant.data.digest import row_digests
 from tolerant.data.encoders.sparse import SparseRows
+from tolerant.data.features import FeatureRows
 from tolerant.extras import extra
 
 
@@ -51,6 +52,11 @@ def whole(dataset: NoisyDataset) -> Any:
     if isinstance(dataset.inputs, OwnRows):
         return dataset.inputs.rows
     return np.asarray(dataset.inputs[np.arange(len(dataset))])
+
+
+def unread(dataset: NoisyDataset) -> Any:
+    """All features; a memory map stays one."""
+    return dataset.inputs
 
 
 def words(dataset: NoisyDataset) -> Any:
@@ -100,7 +106,9 @@ def has_categories(dataset: NoisyDataset) -> bool:
 
 
 def take(rows: Any, index: np.ndarray) -> Any:
-    """The rows of ``index``, of an array, a sparse matrix or a frame."""
+    """The rows of ``index``, of an array, a sparse matrix, a frame, or unread."""
+    if isinstance(rows, FeatureRows | LazySubset | np.memmap):
+        return LazySubset(rows, index)
     return rows.iloc[index] if hasattr(rows, "iloc") else rows[index]
 
 
