@@ -8,8 +8,8 @@ pictures: 5,000 rows of CIFAR-10N "worse" (about 40 % of the labels wrong), the 
 2,000 of the test set, whose labels are clean and choose nothing. texts: TREC questions and YouTube
 comments (FOLDER/trec.json, FOLDER/youtube.json) with the labels that keyword rules vote for, with true ones,
 and with 40 % drawn at random; "tolerant" is what `tolerant train` chooses of TF-IDF, features and both. All
-methods see the same features; "average_precision" is that of the wrong
-labels, ranked by the out-of-fold probability of the given label (for cleanlab its own label quality).
+methods see the same features; "average_precision" is that of the wrong labels, ranked by how right the given
+ones seem: in the written list, by cleanlab's label quality, or for a plain model by the out-of-fold p_y.
 tune: the network itself is trained (--tune head and all), on 10,000 of the same photographs, beside a linear
 model on its features; "validation_accuracy" is that of the given labels of a tenth of the rows, which choose
 the epoch; the test set is whole. Meant for a GPU.
@@ -106,9 +106,9 @@ def features(inputs: Any, name: str) -> np.ndarray:
     return found[np.arange(len(found))]
 
 
-def scores(p_y: np.ndarray, given: np.ndarray, true: np.ndarray) -> float | None:
+def scores(seems_right: np.ndarray, given: np.ndarray, true: np.ndarray) -> float | None:
     wrong = given != true
-    return round(float(average_precision_score(wrong, -p_y)), 4) if wrong.any() else None
+    return round(float(average_precision_score(wrong, -seems_right)), 4) if wrong.any() else None
 
 
 def accuracy(predicted: np.ndarray, true: np.ndarray) -> float:
@@ -156,7 +156,7 @@ def ours(rows: Rows, seed: int, tiny: bool, **options: Any) -> Row:
         "processor_s": round(time.process_time() - processor, 1),
         "test_accuracy": accuracy(model.predict(test), test_true),
         **({"validation_accuracy": round(max(chosen), 4)} if chosen else {}),
-        "average_precision": scores(model.p_y_, given, true),
+        "average_precision": scores(model.suspects_.p_right, given, true),
         "noise_rate": round(float((given != true).mean()), 4),
         "estimated_rate": round(model.noise_rate_, 4),
         "rate_low": round(low, 4),
@@ -185,7 +185,7 @@ def side_by_side(rows: Rows, seed: int, tiny: bool) -> Row:
     return {
         "processor_s": round(time.process_time() - processor, 1),
         "test_accuracy": accuracy(names[probs.argmax(1)], test_true),
-        "average_precision": scores(learned.p_y, given, true),
+        "average_precision": scores(learned.suspects.p_right, given, true),
         "chosen": learned.name,
         "noise_rate": round(float((given != true).mean()), 4),
         "estimated_rate": round(rate.estimate, 4),
