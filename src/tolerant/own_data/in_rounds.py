@@ -11,8 +11,12 @@ from tolerant.train.engine.job import Before, Job
 from tolerant.train.rounds.relabel import Relabel
 from tolerant.train.rounds.round import Round
 
-_LONGER = 2  # blended rows are never seen twice alike, and take as many more epochs
+_LONGER = 2  # times the epochs: blended rows are never seen twice alike
 _AVERAGED = 3  # epochs over which the weights are averaged
+# A blend of two pictures shows both; one of two customers, half of each town, is a row that cannot be. (A
+# made-up table, 30 % wrong, one seed apart from the reported ones: 83.3 % right with 1, 86.8 with 0.2, 86.5
+# without; pruning 85.1. Digits: 98.1 with 1, 97.5 with 0.2; 95.8.)
+_MIXUP_OF_PICTURES, _MIXUP = 1.0, 0.2
 
 
 def in_rounds(job: Job, taught_by: np.ndarray | None, trusted: np.ndarray | None) -> Job:
@@ -31,8 +35,9 @@ def in_rounds(job: Job, taught_by: np.ndarray | None, trusted: np.ndarray | None
         schedule="cosine",
         average=1 - 1 / (_AVERAGED * steps + 1),
     )
-    relabel = Relabel(start_epoch=max(1, epochs // 5), every=max(1, epochs // 25))
-    second = Round(epochs=_LONGER * epochs, mixup=1.0, relabel=relabel)
+    relabel = Relabel(start_epoch=epochs, every=max(1, epochs // 25))  # in its second half
+    mixup = _MIXUP_OF_PICTURES if job.dataset.kind == "image" else _MIXUP
+    second = Round(epochs=_LONGER * epochs, mixup=mixup, relabel=relabel)
     job = replace(job, recipe=recipe, prune=None, trusted=trusted)
     if taught_by is None:
         first = Round(epochs=epochs, loss="lq", loss_args=dict(job.loss_args))
