@@ -136,7 +136,7 @@ PROBLEMS: dict[str, Callable[[int], Problem]] = {
 
 
 def run_ours(problem: Problem, seed: int, fit: Mapping[str, Any]) -> tuple[float, np.ndarray]:
-    model = NoisyLabelClassifier(model="network", **fit, random_state=seed)
+    model = NoisyLabelClassifier(**fit, random_state=seed)
     model.fit(problem.inputs, problem.given_labels)
     return model.score(problem.test_inputs, problem.test_labels), model.suspects_.p_right
 
@@ -174,7 +174,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(words)
     fit, names = FIT, arguments.only.split(",")
     if arguments.tiny:
-        fit, names = TINY_FIT, [name for name in names if name not in FETCHED]
+        fit, names = {**FIT, **TINY_FIT}, [name for name in names if name not in FETCHED]
     warnings.simplefilter("ignore")
     print("data set       method     test accuracy  average precision  processor s")
     for name in names:
