@@ -189,6 +189,25 @@ def test_a_sample_is_set_aside_with_its_run(two: Path, tmp_path: Path) -> None:
     assert (run / "earlier-1" / "sample.html").exists()
 
 
+def test_what_is_read_is_not_written_over(two: Path, tmp_path: Path) -> None:
+    """`predict` and `noise` replaced the data; a table rows.csv in the run folder was taken for the run's."""
+    run = _with_its_rows(two, tmp_path)
+    data, link = tmp_path / "rows.csv", tmp_path / "link.csv"
+    link.symlink_to(data)
+    before = {path: path.read_bytes() for path in (data, *run.iterdir())}
+    commands: list[tuple[Any, ...]] = [
+        ("train", data, "--out", tmp_path),
+        ("predict", run, data, "--out", data),
+        ("predict", run, data, "--out", link),
+        ("predict", run, data, "--out", run / "spec.json"),
+        ("noise", data, "--rate", "0.2", "--out", data),
+    ]
+    for command in commands:
+        with pytest.raises(ValueError, match="would be written over what is read"):
+            tolerant(*command)
+    assert {path: path.read_bytes() for path in before} == before
+
+
 @pytest.mark.parametrize("name", ["suspects.csv", "report.html", "sample.html", ".tolerant.lock"])
 def test_a_link_in_a_run_of_others_leads_nothing_elsewhere(two: Path, tmp_path: Path, name: str) -> None:
     run = _with_its_rows(two, tmp_path)

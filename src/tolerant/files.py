@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -75,6 +75,14 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
     """
     with replacing(path) as file:
         file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
+
+
+def check_not_read(path: str | os.PathLike[str], reads: Iterable[str | os.PathLike[str]]) -> None:
+    """A ValueError if what would be written is one of the files that are read, by whatever name."""
+    for read in reads:
+        with suppress(OSError):  # not there, or not a file but the name of a data set
+            if os.path.samefile(path, read):
+                raise ValueError(f"{path} would be written over what is read from it. Give another --out")
 
 
 def remove_interrupted(path: str | os.PathLike[str]) -> None:

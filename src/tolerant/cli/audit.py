@@ -78,12 +78,12 @@ def audit(
     suspects, history = run.suspects(dataset), run.history()
     if sample is not None:
         drawn = draw_sample(suspects, dataset, run.audit["reviewed"], sample, seed=run.spec.get("seed", 0))
-        with using(out):
+        with using(out, [run.source.name, *run.corrections]):
             write_page(out / "sample.html", drawn, dataset, title=run.title, limit=len(drawn), sample=True)
         print_sample(drawn, out)
         return
     reasons = run.reasons(dataset, suspects)
-    with using(out):
+    with using(out, [run.source.name, *run.corrections]):
         write_list_and_page(out, suspects, dataset, history, reasons, title=run.title, limit=limit)
         if all_rows:
             write_all_rows(out / "rows.csv", run, dataset, suspects)

@@ -60,6 +60,7 @@ def noise(
     Noise starts from the true labels where the source has them, else from the given ones.
     """
     from tolerant.data import load
+    from tolerant.files import check_not_read
 
     needs = KINDS[kind].needs
     for name, value in (("rate", rate), ("matrix", matrix), ("outside", outside), ("pairs", pair)):
@@ -70,6 +71,9 @@ def noise(
             )
     if out.suffix not in (".csv", ".npz"):
         raise typer.BadParameter(f"must end in .csv or .npz; got {out.name}", param_hint="--out")
+    manifest_path = out.with_suffix(".manifest.json")
+    for path in (out, manifest_path):
+        check_not_read(path, [read for read in (source, matrix, outside) if read is not None])
     dataset = opt.make_source(source, data_options, beside=outside).load()
     true = dataset.given_labels if dataset.true_labels is None else dataset.true_labels
     given = {
@@ -80,7 +84,6 @@ def noise(
         "outside": None if outside is None else load(outside, root=data_options["root"]).inputs,
     }
     drawn = KINDS[kind].draw(true, dataset.class_names, seed=seed, **{name: given[name] for name in needs})
-    manifest_path = out.with_suffix(".manifest.json")
     _write_labels(out, dataset, true, drawn)
     drawn.manifest.save(manifest_path)
     wrong = round(drawn.realised_noise_rate * len(dataset))

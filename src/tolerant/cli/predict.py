@@ -28,11 +28,13 @@ def predict(
     import numpy as np
 
     from tolerant.csv_cells import csv_text
-    from tolerant.files import write_atomic
+    from tolerant.files import check_not_read, write_atomic
     from tolerant.own_data.run_folder import load_run
+    from tolerant.own_data.run_folder.layout import FILES
     from tolerant.own_data.warn_of_classes import warn_of_missing_classes
     from tolerant.train.engine.device import pick_device
 
+    check_not_read(out, [source, *(run / name for name in FILES)])
     saved = load_run(run)
     rows = opt.make_source(source, data_options).read(saved.encoder, saved.source, str(pick_device(device)))
     probs = saved.probs(rows, device=device)

@@ -58,7 +58,7 @@ def train_source(
     check_model(settings.model)
     ranks, folder = current_ranks(), Path(folder)
     # Before anything is read: who shares the folder with another training learns it at once.
-    with nullcontext() if ranks.rank else using(folder):
+    with nullcontext() if ranks.rank else using(folder, [source.name, *corrections]):
         side = picture_side(features)
         if settings.model == PRETRAINED:
             features, side = NONE, picture_side(settings.model_args.get("features", AUTO))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from tolerant.files import make_folder, read_json
+from tolerant.files import check_not_read, make_folder, read_json
 from tolerant.hints import warn_caller
 from tolerant.locks import FileLock
 from tolerant.own_data.run_folder.layout import FILES, LOCK, PART, TEMPORARY
@@ -22,12 +22,15 @@ _GONE = ".gone"
 
 
 @contextmanager
-def using(folder: str | os.PathLike[str]) -> Iterator[None]:
+def using(folder: str | os.PathLike[str], reads: Sequence[str | os.PathLike[str]] = ()) -> Iterator[None]:
     """Whatever is written to a run folder is written within this; a ValueError if another is at it.
 
-    Where nothing is written, a folder that was not there before is gone again.
+    Likewise if one of the files that the caller ``reads`` would be taken for one of a run. Where nothing is
+    written, a folder that was not there before is gone again.
     """
     folder = Path(folder)
+    for name in FILES:
+        check_not_read(folder / name, reads)
     new = not folder.exists()
     lock = FileLock(folder / LOCK, required=False, leaves_file=False)
     while True:
