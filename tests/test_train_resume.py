@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -29,6 +30,7 @@ import tolerant.files
 from tolerant.data import NoisyDataset
 from tolerant.losses import make_loss
 from tolerant.noise.transition import symmetric
+from tolerant.threads import one_thread
 from tolerant.train import Callback, PruneSchedule, TrainResult, train
 from tolerant.train.engine.checkpoint import Checkpoints
 from tolerant.train.engine.fleet import _Stop
@@ -40,6 +42,13 @@ PRUNE = PruneSchedule(10, 5, 0.3)
 def fit(**changes) -> TrainResult:
     arguments = {"model": "mlp", "loss": "lq", "recipe": RECIPE, "prune": PRUNE, "device": "cpu"}
     return train(table(), progress="quiet", test=table(50, 0.0, seed=1), **{**arguments, **changes})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_many_threads_as_a_fork() -> Iterator[None]:
+    """Others would round differently, and those of OpenMP are not in a fork, which then waits for them."""
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="module")
