@@ -228,6 +228,13 @@ def test_pictures_of_another_size(pictures: Path) -> None:
             load(pictures, size=size)
 
 
+def test_one_icon_does_not_decide_the_size_of_all(tmp_path: Path) -> None:
+    for number, side in enumerate((4, 30, 40, 50, 200)):
+        picture(tmp_path / "ab"[number % 2] / f"{number}.png", size=(side, side + number))
+    with pytest.warns(UserWarning, match="all become 40 x 40"):
+        assert load(tmp_path).inputs.shape == (5, 40, 40, 3)
+
+
 def test_pictures_of_another_mode(pictures: Path) -> None:
     picture(pictures / "cat" / "grey.png", mode="L")
     picture(pictures / "cat" / "clear.png", mode="RGBA")

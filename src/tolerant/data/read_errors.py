@@ -40,7 +40,8 @@ def naming_table(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not text in UTF-8: it has a byte {error.object[error.start]:#04x}. "
-            f'Save it as UTF-8 (in Excel "CSV UTF-8"), or: iconv -f WINDOWS-1252 -t UTF-8 {path.name}'
+            f'Save it as UTF-8 (in Excel "CSV UTF-8"), or: '
+            f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > new.csv"
         ) from error
     except Exception as error:
         raise ValueError(f"{path} is not a readable table: {reason(error)}") from error

@@ -224,7 +224,9 @@ def _common_shape(
         return (at_most, at_most, channels), ""
     if others:
         other = next(row for row, head in enumerate(heads) if head[:2] != most)
-        side = min(*most, 64)  # a size that a network learns in minutes, not hours
+        # Not that of the most frequent size: if all differ, it is that of any picture, such as an icon.
+        usual = int(np.median([min(head[:2]) for head in heads]))
+        side = min(usual, 64)  # a size that a network learns in minutes, not hours
         return (side, side, channels), (
             f"pictures differ in size ({ids[other]} is {heads[other][0]} x {heads[other][1]} pixels, others "
             f"are {most[0]} x {most[1]}): all become {side} x {side}. For another size: size=... (--size)"
