@@ -85,7 +85,7 @@ class Settings:
         if found:
             raise ValueError(
                 f"{found[0]} is for networks; the model {self.model!r} has none. Leave it out, or name a "
-                "network: model='mlp' (--model mlp)."
+                "network: model='network' (--model network)."
             )
 
 
