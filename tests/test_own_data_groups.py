@@ -277,12 +277,15 @@ def test_without_a_doubt_the_interval_is_the_rule_of_three_of_the_groups():
 
 
 def test_the_width_does_not_depend_on_how_many_rows_are_resampled(monkeypatch):
-    given, probs, patient, _ = patients_and_probs(0, patients=200, pictures=10)
-    whole = find_suspects(given, probs, groups=patient).noise_rate
-    monkeypatch.setattr("tolerant.suspects.rate._RESAMPLE_ROWS", 400)
-    part = find_suspects(given, probs, groups=patient).noise_rate
-    assert part.low == pytest.approx(whole.low, abs=0.02)
-    assert whole.estimate - whole.low > 0.03, "or the width would not show"
+    """A fifth of the rows errs 2.2 times as much as all; taken for theirs, widths were 1.4 times as large."""
+    widths = []
+    for rows in (4000, 800):
+        monkeypatch.setattr("tolerant.suspects.rate._RESAMPLE_ROWS", rows)
+        for seed in range(5):
+            given, probs, patient, _ = patients_and_probs(seed, patients=400, pictures=10)
+            rate = find_suspects(given, probs, groups=patient).noise_rate
+            widths.append(rate.high - rate.low)
+    assert np.mean(widths[5:]) == pytest.approx(np.mean(widths[:5]), rel=0.2)
 
 
 def test_the_estimator_counts_groups():
