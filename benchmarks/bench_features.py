@@ -3,6 +3,7 @@
     python benchmarks/bench_features.py pictures --out results/bench/features.jsonl
     python benchmarks/bench_features.py texts --texts FOLDER --out results/bench/features.jsonl
     python benchmarks/bench_features.py tune --out results/bench/features.jsonl
+    python benchmarks/bench_features.py large --folds 0 --seeds 1 --out results/bench/features_large.jsonl
 
 pictures: 5,000 rows of CIFAR-10N "worse" (about 40 % of the labels wrong), the same for each seed, and
 2,000 of the test set, whose labels are clean and choose nothing. texts: TREC questions and YouTube
@@ -13,6 +14,10 @@ ones seem: in the written list, by cleanlab's label quality, or for a plain mode
 tune: the network itself is trained (--tune head and all), on 10,000 of the same photographs, beside a linear
 model on its features; "validation_accuracy" is that of the given labels of a tenth of the rows, which choose
 the epoch; the test set is whole. Meant for a GPU.
+large: a million rows of 1,280 made-up features in a memory map (5 GB in the folder for temporary files), 40 %
+of their labels drawn at random, and the memory that training on them takes: "own_mib" is what the process has
+allocated beyond what it had before, at most, looked at every 50 ms; "peak_mib" has the pages of the map, too,
+which are given back when somebody needs them.
 "processor_s" is of training and of the features, which are computed anew unless TOLERANT_CACHE names a folder
 that has them; "cached" says so.
 """
@@ -21,7 +26,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -42,10 +49,12 @@ from sklearn.preprocessing import StandardScaler
 
 from tolerant import NoisyLabelClassifier
 from tolerant.data import Source, load
+from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features import extract, load_extractor
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, uniform
 from tolerant.own_data import Settings
+from tolerant.own_data.learn import learn
 from tolerant.own_data.run_folder import load_run
 from tolerant.own_data.train_source import train_source
 from tolerant.train import pick_device
@@ -232,6 +241,61 @@ def tune(
             yield {**said, "features": name, "method": f"tune {method}", **options, **found, **made}
 
 
+def large(seed: int, folder: Path, tiny: bool, folds: int) -> Row:
+    """Features of ten classes whose means differ a little, trained on as those of pictures are."""
+    num_rows, dim = (TINY_ROWS, 32) if tiny else (1_000_000, 1280)
+    rng = np.random.default_rng(seed)
+    centres, true = rng.normal(size=(10, dim)).astype(np.float32) / 8, rng.integers(0, 10, num_rows)
+    path = folder / "features.npy"
+    made = np.lib.format.open_memmap(path, "w+", np.float32, (num_rows, dim))
+    for first in range(0, num_rows, 4096):
+        label = true[first : first + 4096]
+        made[first : first + 4096] = rng.standard_normal((len(label), dim), np.float32) + centres[label]
+    made.flush()
+    del made
+    given = np.where(rng.random(num_rows) < 0.4, rng.integers(0, 10, num_rows), true)
+    rows = NoisyDataset(np.load(path, mmap_mode="r"), given, None, tuple("abcdefghij"))
+    before, start, processor = allocated_mib(), time.perf_counter(), time.process_time()
+    with most_allocated() as most:
+        learned = learn(
+            rows, Settings(model="discriminant", seed=seed), folds=folds, device="cpu", progress="quiet"
+        )
+    return {
+        "rows": num_rows,
+        "columns": dim,
+        "folds": folds,
+        "seconds": round(time.perf_counter() - start, 1),
+        "processor_s": round(time.process_time() - processor, 1),
+        "own_mib": round(max(most) - before),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "accuracy": accuracy(learned.probs.argmax(1), true),
+        "average_precision": scores(learned.suspects.p_right, given, true),
+    }
+
+
+def allocated_mib() -> float:
+    """Without the pages of files, on Linux."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+@contextmanager
+def most_allocated() -> Iterator[list[float]]:
+    found, done = [allocated_mib()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.05):
+            found[0] = max(found[0], allocated_mib())
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        watching.join()
+
+
 @contextmanager
 def own_cache() -> Iterator[bool]:
     """Whether features were kept before; else they are computed anew, and kept until the end."""
@@ -249,11 +313,11 @@ def own_cache() -> Iterator[bool]:
 def main(words: Sequence[str] | None = None) -> None:
     parser = make_parser(__doc__)
     add_seeds(parser, 3)
-    parser.add_argument("what", choices=("pictures", "texts", "tune"))
+    parser.add_argument("what", choices=("pictures", "texts", "tune", "large"))
     parser.add_argument("--texts", type=Path, help="folder of trec.json and youtube.json")
     parser.add_argument("--features", help="default: lite0 for pictures, minilm for texts")
     parser.add_argument("--only", help="this method alone: the others do not depend on the seed of pictures")
-    parser.add_argument("--folds", type=int, default=FOLDS, help="of tune")
+    parser.add_argument("--folds", type=int, default=FOLDS, help="of tune and large")
     parser.add_argument("--epochs", type=int, help="of tune")
     parser.add_argument("--lr", type=float, help="of tune")
     parser.add_argument("--device", default="auto", help="of tune")
@@ -263,6 +327,14 @@ def main(words: Sequence[str] | None = None) -> None:
     tiny = arguments.tiny
     for seed in seeds_of(arguments):
         with own_cache() as cached:
+            if arguments.what == "large":
+                with tempfile.TemporaryDirectory() as name:
+                    row = large(seed, Path(name), tiny, arguments.folds)
+                row = {"data": "made up", "seed": seed, "method": "tolerant", **row}
+                row |= {"hardware": hardware(torch.device("cpu")), "versions": versions()}
+                append(arguments.out, row)
+                print(row, flush=True)
+                continue
             if arguments.what == "tune":
                 options = {name: getattr(arguments, name) for name in ("folds", "epochs", "lr")}
                 options = {"folds": TINY_FIT["folds"], "epochs": 1, "lr": None} if tiny else options

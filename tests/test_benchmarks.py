@@ -23,6 +23,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
         ("pictures", "features.jsonl"),
         ("texts --features wordllama --noise uniform-0.4", "features.jsonl"),
         ("tune --only head --device cpu", None),
+        ("large", "features_large.jsonl"),
     ],
     "bench_linear": [("", "linear_h200.jsonl")],
     "bench_loss": [("", "loss_cpu.json")],
