@@ -28,16 +28,15 @@ def is_whole(value: Any) -> bool:
     return not isinstance(value, bool)
 
 
-def check_whole(value: Any, name: str, *, least: int, hint: str = "") -> int:
-    """A whole number of at least `least`, as Python's int; `hint` is the way out that the error ends with.
+def check_whole(value: Any, name: str, *, least: int) -> int:
+    """A whole number of at least `least`, as Python's int.
 
     >>> check_whole(0, "epochs", least=1)
     Traceback (most recent call last):
     ValueError: epochs must be a whole number of at least 1; got 0.
     """
     if not is_whole(value) or operator.index(value) < least:
-        way_out = f" {hint}" if hint else ""
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.{way_out}")
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
     return operator.index(value)
 
 
@@ -51,31 +50,25 @@ def check_seed(value: Any) -> int:
     return check_whole(value, "seed", least=0)
 
 
-def check_rate(value: Any, name: str = "rate") -> float:
-    """A number in [0, 1], such as a noise rate; one that looks like per cent is told so."""
+def check_rate(value: Any) -> float:
+    """A noise rate, a number in [0, 1]; one that looks like per cent is told so."""
     try:
         rate = math.nan if isinstance(value, (bool, str)) else float(value)
     except (TypeError, ValueError):
         rate = math.nan
     if not 0.0 <= rate <= 1.0:
         hint = f" Did you mean {rate / 100:g}?" if 1.0 < rate <= 100.0 else ""
-        raise ValueError(f"{name} must be a number in [0, 1]; got {value!r}.{hint}")
+        raise ValueError(f"rate must be a number in [0, 1]; got {value!r}.{hint}")
     return rate
 
 
 def check_labels(
-    labels: ArrayLike,
-    num_classes: int | None,
-    name: str,
-    *,
-    num_rows: int | None = None,
-    lowest: int = 0,
-    hint: str = "",
+    labels: ArrayLike, num_classes: int, name: str, *, num_rows: int | None = None, lowest: int = 0
 ) -> NDArray[np.int64]:
-    """Class numbers as int64 [N], each in `lowest` to num_classes - 1 (None: any from `lowest` on).
+    """Class numbers as int64 [N], each in `lowest` to num_classes - 1.
 
     `num_rows` is how many there must be; without it at least one. `lowest` is -1 where a row may belong to
-    none of the classes. `hint` is the way out for a number that is no class.
+    none of the classes.
     """
     array = np.asarray(labels)
     if array.shape != (array.size if num_rows is None else num_rows,) or not (array.size or num_rows == 0):
@@ -86,16 +79,12 @@ def check_labels(
             f"{name} must be whole class numbers; got dtype {array.dtype}. "
             "Number the classes first, for example with numpy.unique(..., return_inverse=True)."
         )
-    wrong = array < lowest
-    if num_classes is not None:
-        wrong |= array >= num_classes
+    wrong = (array < lowest) | (array >= num_classes)
     if wrong.any():
-        rule = f"at least {lowest}"
-        if num_classes is not None:
-            rule = f"in {lowest} to {num_classes - 1} for {num_classes} classes"
-        row, way_out = wrong.argmax(), f" {hint}" if hint else ""
+        row = wrong.argmax()
         raise ValueError(
-            f"{name} must be {rule}; got {array[row]} in row {row} ({wrong.sum()} such rows).{way_out}"
+            f"{name} must be in {lowest} to {num_classes - 1} for {num_classes} classes; got {array[row]} in "
+            f"row {row} ({wrong.sum()} such rows)."
         )
     return array.astype(np.int64)
 

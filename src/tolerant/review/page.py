@@ -52,7 +52,6 @@ def write_page(
     *,
     title: str = "Label review",
     history: Mapping[str, Sequence[float | None]] | None = None,
-    feature_names: Sequence[str] | None = None,
     reasons: Sequence[Sequence[Reason]] = (),
     limit: int = MOST_SHOWN,
     sample: bool = False,
@@ -65,8 +64,6 @@ def write_page(
         dataset: where the pictures, texts or rows come from.
         title: what the data is called; heading of the page.
         history: numbers by epoch, one series a name, drawn as small charts.
-        feature_names: of a table's features; not needed where the data set has its cells, which
-            are shown as they stand in the file.
         reasons: of the first suspects, what speaks for the suggestion: (column, its value) or (word, "").
         limit: the most suspects on the page, the most doubtful ones. A picture takes up to 6 kB.
         sample: they are rows drawn at random (:func:`tolerant.review.sample.draw_sample`): the page keeps the
@@ -81,7 +78,7 @@ def write_page(
             f"got {len(dataset)}."
         )
     shown = suspects.head(limit)
-    inputs = _inputs(shown, dataset, feature_names)
+    inputs = _inputs(shown, dataset)
     content = (
         _columns(shown)
         | {"digests": content_digests(dataset, shown.index)}
@@ -150,13 +147,13 @@ def _columns(shown: Suspects) -> dict[str, Any]:
     return columns | {"run": run}
 
 
-def _inputs(shown: Suspects, dataset: NoisyDataset, feature_names: Sequence[str] | None) -> dict[str, Any]:
+def _inputs(shown: Suspects, dataset: NoisyDataset) -> dict[str, Any]:
     files = () if dataset.files is None else dataset.files[shown.index]
     if dataset.kind == "image" or (len(files) and all(map(os.path.isfile, files))):
         return {"pictures": thumbnails(dataset, shown.index)}
     if dataset.kind == "text":
         return {"texts": [_cut(str(text), _MOST_CHARACTERS) for text in dataset.inputs[shown.index]]}
-    names, values = columns_and_values(dataset, shown.index, feature_names)
+    names, values = columns_and_values(dataset, shown.index)
     return {"features": names, "values": values}
 
 
@@ -182,21 +179,19 @@ def _evidence(shown: Suspects, dataset: NoisyDataset, pictures: bool) -> dict[st
     }
 
 
-def columns_and_values(
-    dataset: NoisyDataset, index: np.ndarray, feature_names: Sequence[str] | None = None
-) -> tuple[list[str], list[list[str]]]:
+def columns_and_values(dataset: NoisyDataset, index: np.ndarray) -> tuple[list[str], list[list[str]]]:
     """Names and values of the columns, as text, of the rows of `index`.
 
-    The cells as they stand in the table where the data set has them; else the features, under
-    `feature_names` or the encoder's.
+    The cells as they stand in the table where the data set has them; else the features, under the encoder's
+    names or by number.
     """
-    if dataset.cells is not None and feature_names is None:
+    if dataset.cells is not None:
         used = {column.name for column in dataset.encoder.columns} if dataset.encoder else set(dataset.cells)
         return _cells(dataset.cells, index, used)
     rows = np.asarray(dataset.inputs[index])
-    if feature_names is None and dataset.encoder is not None:
-        feature_names = dataset.encoder.feature_names
-    names, most = _check_names(feature_names, rows.shape[1]), _most_columns(len(index))
+    numbered = [f"feature {number}" for number in range(1, rows.shape[1] + 1)]
+    names = numbered if dataset.encoder is None else [*map(str, dataset.encoder.feature_names)]
+    most = _most_columns(len(index))
     return names[:most], [[f"{v:.5g}" for v in row[:most]] for row in rows.tolist()]
 
 
@@ -225,14 +220,6 @@ def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], li
 def _cut(text: str, most: int) -> str:
     """The first ``most`` characters, and a note if there were more."""
     return text if len(text) <= most else f"{text[:most]} … (cut here)"
-
-
-def _check_names(names: Sequence[str] | None, num_features: int) -> list[str]:
-    if names is None:
-        return [f"feature {number}" for number in range(1, num_features + 1)]
-    if len(names) != num_features:
-        raise ValueError(f"feature_names must name {num_features} columns; got {len(names)} names.")
-    return [str(name) for name in names]
 
 
 def _summary(

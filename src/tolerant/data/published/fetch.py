@@ -15,7 +15,6 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -29,12 +28,13 @@ from tolerant.files import replacing
 from tolerant.progress import progress_bar
 
 _CHUNK = 2**18
+_TIMEOUT_S = 30
 # The largest member of a published archive is CIFAR-100's train.bin, 153.7 MB.
 MAX_MEMBER_BYTES = 2**28
 MAX_MEMBERS = 1000
 
 
-def download(name: str, root: Root = None, *, retries: int = 2, timeout_s: float = 30) -> Path:
+def download(name: str, root: Root = None, *, retries: int = 2) -> Path:
     """Get what is missing of a published data set; returns its folder.
 
     Every file arrives under a temporary name, is checked against its published sum and only then
@@ -52,7 +52,7 @@ def download(name: str, root: Root = None, *, retries: int = 2, timeout_s: float
         file_name = PurePosixPath(url).name
         if file_name in wanted.files and (folder / file_name).is_file():
             continue
-        path = _fetch(url, md5, root / "downloads", retries, timeout_s)
+        path = _fetch(url, md5, root / "downloads", retries)
         try:
             _place(path, wanted, folder)
         except ValueError:  # damaged, and no md5 told so before: if kept, it would be used the next time
@@ -75,7 +75,7 @@ def _place(path: Path, wanted: Download, folder: Path) -> None:
             shutil.copyfileobj(source, file, 2**20)
 
 
-def _fetch(url: str, md5: str | None, folder: Path, retries: int, timeout_s: float) -> Path:
+def _fetch(url: str, md5: str | None, folder: Path, retries: int) -> Path:
     pooch, requests = extra("pooch"), extra("requests")
     pooch.get_logger().setLevel(logging.WARNING)  # the progress bar says it already
     file_name = PurePosixPath(url).name
@@ -88,7 +88,7 @@ def _fetch(url: str, md5: str | None, folder: Path, retries: int, timeout_s: flo
     )
     again = "Nothing of it was kept; run the same command again"
     try:
-        return Path(keeper.fetch(file_name, downloader=partial(_transfer, timeout_s=timeout_s)))
+        return Path(keeper.fetch(file_name, downloader=_transfer))
     except requests.RequestException as error:
         raise ConnectionError(f"cannot download {url}: {_reason(error)}. {again}") from error
     except OSError as error:
@@ -102,13 +102,13 @@ def _fetch(url: str, md5: str | None, folder: Path, retries: int, timeout_s: flo
         ) from error
 
 
-def _transfer(url: str, path: str, keeper: Any, *, timeout_s: float) -> None:
+def _transfer(url: str, path: str, keeper: Any) -> None:
     """pooch's own downloader leaves the connection open if writing fails, and counts chunks, not bytes."""
     # A server may otherwise send a .gz file as compressed text, which would arrive unpacked.
     plain = {"Accept-Encoding": "identity"}
     get = extra("requests").get
     with (
-        get(url, stream=True, timeout=timeout_s, headers=plain) as response,
+        get(url, stream=True, timeout=_TIMEOUT_S, headers=plain) as response,
         open(path, "wb") as file,
         progress_bar(f"download {PurePosixPath(url).name}", unit="byte") as bar,
     ):

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tolerant.checks import check_whole
 from tolerant.train.rounds.gather import gather_rows
 from tolerant.train.rounds.guards import Guards
 from tolerant.train.rounds.pruner_input import read_ids, read_labels, read_p_y, read_positions
@@ -43,13 +42,9 @@ class Pruner:
         ids_or_num_rows: the number of rows N, whose ids are then 0 .. N-1 (state: 5 bytes per row, 1
             to 4 more with labels); or their ids, any distinct hashable values such as file names
             (a dictionary besides, about 100 bytes per row).
-        given_labels: int [N]; with it a class that would vanish is noticed, without it only that
-            no row at all would be left.
+        given_labels: int [N]. A class that would lose all its rows (without labels: the whole set) keeps
+            the one of highest p_y, of equals the first, with a warning.
         k: threshold in (0, 1). p_y and k are compared in float32.
-        on_empty: what happens when a class (without labels: the whole set) would keep fewer than
-            ``min_rows_per_class`` rows. "keep-best" warns and also keeps its rows of highest p_y
-            (of equals the first); "error" raises RuntimeError and leaves the pruner as it was.
-        min_rows_per_class: see ``on_empty``; a class of fewer rows keeps all of them.
         guards: how much an update may prune; None prunes all that p_y <= k says.
         class_names: by which messages call the classes; their numbers if not given.
 
@@ -71,18 +66,11 @@ class Pruner:
         given_labels: Sequence[int] | np.ndarray | Tensor | None = None,
         *,
         k: float = 0.5,
-        on_empty: Literal["keep-best", "error"] = "keep-best",
-        min_rows_per_class: int = 1,
         guards: Guards | None = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
         check_k(k)
-        check_whole(min_rows_per_class, "min_rows_per_class", least=1)
-        if on_empty not in ("keep-best", "error"):
-            raise ValueError(f'on_empty must be "keep-best" or "error"; got {on_empty!r}.')
         self.k = float(k)
-        self.on_empty = on_empty
-        self.min_rows_per_class = min_rows_per_class
         self.guards = guards
         self.num_rows, self._position, self._digest = read_ids(ids_or_num_rows)
         self._labels = None if given_labels is None else read_labels(given_labels, self.num_rows)
@@ -92,7 +80,6 @@ class Pruner:
         self._rescued = np.empty(0, dtype=np.int64)
         self._above = self._count_kept()  # by class: rows kept by the rule p_y > k alone
         self._class_sizes = self._above.copy()
-        self._floor = np.minimum(self._class_sizes, min_rows_per_class)
         self._names = list(map(str, range(len(self._above)) if class_names is None else class_names))
         if len(self._names) < len(self._above):
             raise ValueError(
@@ -115,7 +102,7 @@ class Pruner:
 
     @property
     def rescued(self) -> Tensor:
-        """int64: the rows kept although p_y <= k, since their class would have kept too few."""
+        """int64: the rows kept although p_y <= k, since their class would have kept none."""
         return torch.from_numpy(self._rescued.copy())
 
     @property
@@ -158,7 +145,7 @@ class Pruner:
         before: list[tuple[np.ndarray, np.ndarray]] = []
         guards = self.guards
         for index, values in pieces:
-            if guards is not None or self.on_empty == "error":
+            if guards is not None:
                 before.append((index, self._p_y[index]))
             self._write(index, values)
         pruned = self._class_sizes - self._above
@@ -169,11 +156,6 @@ class Pruner:
         if guards is not None and self._labels is not None:
             self._take_back(before, guards.held_classes(pruned, self._class_sizes))
         missing = self._rescue()
-        if missing and self.on_empty == "error":
-            self._kept[self._rescued] = False
-            self._take_back(before)
-            self._rescue()
-            raise RuntimeError(f"{missing}. Lower k, prune later, or use on_empty='keep-best'.")
         if missing:
             num_rows = len(self._rescued)
             warnings.warn(f"{missing}; its rows of highest p_y ({num_rows}) stay.", stacklevel=2)
@@ -210,12 +192,8 @@ class Pruner:
         p_y = torch.as_tensor(state["p_y"], dtype=torch.float32, device="cpu").numpy()
         if p_y.shape != self._p_y.shape:
             raise ValueError(f"p_y must have shape {self._p_y.shape}; got {p_y.shape}.")
-        before, self._p_y = self._p_y, p_y.copy()
-        missing = self._decide()
-        if missing and self.on_empty == "error":
-            self._p_y = before
-            self._decide()
-            raise RuntimeError(f"{missing}. The state was saved with other labels or on_empty.")
+        self._p_y = p_y.copy()
+        self._decide()
 
     def _index(self, ids: Iterable[Hashable] | np.ndarray | Tensor) -> np.ndarray:
         if self._position is None:
@@ -276,50 +254,37 @@ class Pruner:
             counts += np.bincount(labels, minlength=len(counts))
         return counts
 
-    def _decide(self) -> str:
-        """Decide about all rows from their p_y; returns what `_rescue` does."""
+    def _decide(self) -> None:
+        """Decide about all rows from their p_y."""
         self._own_kept()
         for block in _blocks(self.num_rows):
             self._kept[block] = self._rule(self._p_y[block])
         self._above = self._count_kept()
-        return self._rescue()
+        self._rescue()
 
     def _rescue(self) -> str:
-        """Give each class below its floor its best rows back; returns what would have been missing, or ""."""
-        short = np.flatnonzero(self._above < self._floor)
-        best = [np.empty(0, dtype=np.int64)]
-        for label, index in self._pruned_of(short):
-            best.append(_best(index, self._p_y[index], int(self._floor[label] - self._above[label])))
-        self._rescued = np.concatenate(best)
+        """Give each class that has no row its best one back; returns what would be missing, or ""."""
+        lost = np.flatnonzero((self._above == 0) & (self._class_sizes > 0))
+        self._rescued = self._best_of(lost) if len(lost) else np.empty(0, dtype=np.int64)
         self._kept[self._rescued] = True
-        if not len(short):
+        if not len(lost):
             return ""
-        few = "no row" if self.min_rows_per_class == 1 else f"under {self.min_rows_per_class} rows"
-        names = ", ".join(self._names[label] for label in short[:10]) + (" ..." if len(short) > 10 else "")
+        names = ", ".join(self._names[label] for label in lost[:10]) + (" ..." if len(lost) > 10 else "")
         of = "" if self._labels is None else f" of class {names}"
-        return f"pruning at k={self.k} would keep {few}{of}"
+        return f"pruning at k={self.k} would keep no row{of}"
 
-    def _pruned_of(self, classes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """The pruned rows of each of these classes, in ascending order."""
+    def _best_of(self, lost: np.ndarray) -> np.ndarray:
+        """The row of highest p_y, of equals the first, of each of these classes; all its rows are pruned."""
         if self._labels is None:
-            yield from ((label, np.flatnonzero(~self._kept)) for label in classes.tolist())
-            return
-        if len(classes):
-            wanted = np.zeros(len(self._above), dtype=np.bool_)
-            wanted[classes] = True
-            rows = np.flatnonzero(~self._kept & wanted[self._labels])
-            # Sorted once: a search for the rows of each class costs rows times classes.
-            rows = rows[np.argsort(self._labels[rows], kind="stable")]
-            ends = np.searchsorted(self._labels[rows], classes, side="right")
-            yield from zip(classes.tolist(), np.split(rows, ends[:-1]), strict=True)
+            return np.array([self._p_y.argmax()])
+        wanted = np.zeros(len(self._above), dtype=np.bool_)
+        wanted[lost] = True
+        rows = np.flatnonzero(wanted[self._labels])
+        # Sorted once, by class and then p_y: a search for the rows of each class costs rows times classes.
+        rows = rows[np.lexsort((-self._p_y[rows], self._labels[rows]))]
+        best: np.ndarray = rows[np.searchsorted(self._labels[rows], lost)]
+        return best
 
 
 def _blocks(num_rows: int) -> Iterator[slice]:
     return (slice(start, start + _BLOCK) for start in range(0, num_rows, _BLOCK))
-
-
-def _best(index: np.ndarray, p_y: np.ndarray, count: int) -> np.ndarray:
-    """The ``count`` rows of highest p_y, the first of equals, in linear time."""
-    least = np.partition(p_y, -count)[-count]
-    above = index[p_y > least]
-    return np.concatenate([above, index[p_y == least][: count - len(above)]])
