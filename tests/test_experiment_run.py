@@ -104,13 +104,14 @@ def test_threads_change_no_number(tmp_path: Path) -> None:
 
 def test_the_estimated_matrix_is_recorded_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = []
-    make_job = one_run.Job
+    make_job = local.make_job
 
-    def spy(**values: Any) -> Any:
-        used.append((values["name"], values["transition"]))
-        return make_job(**values)
+    def spy(*values: Any) -> Any:
+        job = make_job(*values)
+        used.append((job.name, job.transition))
+        return job
 
-    monkeypatch.setattr(one_run, "Job", spy)
+    monkeypatch.setattr(local, "make_job", spy)
     (spec,) = tiny("forward-estimated")
     report = run([spec], results=tmp_path, checkpoints=tmp_path / "runs")
     assert spec.needs is not None

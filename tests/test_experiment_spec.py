@@ -13,6 +13,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from tolerant.cli.reproduce import reproduce
+from tolerant.data import CARDS
 from tolerant.experiment import (
     RunSpec,
     Store,
@@ -27,7 +28,7 @@ from tolerant.experiment import (
 from tolerant.experiment.names import protocol_name
 from tolerant.experiment.papers import experiments, find
 from tolerant.experiment.training_data import check_trainable
-from tolerant.train import PruneSchedule, Recipe, Round
+from tolerant.train import NETWORKS, PruneSchedule, Recipe, Round
 
 SPEC = RunSpec(dataset="digits", model="mlp", loss="lq", loss_args={"q": 0.7}, prune=PruneSchedule(3, 1, 0.5))
 OTHER: dict[str, Any] = {
@@ -290,6 +291,18 @@ def test_specs_that_cannot_be_trained_start_nothing(
 @pytest.mark.parametrize("name", experiments())
 def test_every_grid_can_be_trained(name: str) -> None:
     check_trainable(named_grid(name))
+
+
+def test_a_network_for_tables_is_checked_against_the_rows_of_the_card(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    columns = replace(NETWORKS["mlp"], name="columns", takes=("table",))
+    monkeypatch.setitem(NETWORKS, "columns", columns)
+    monkeypatch.setitem(CARDS, "flowers", replace(CARDS["digits"], name="flowers", shape=(4,)))
+    spec = replace(SPEC, model="columns", dataset="flowers")
+    check_trainable([spec])
+    with pytest.raises(ValueError, match="'columns' takes tables, not pictures"):
+        check_trainable([replace(spec, dataset="digits")])
 
 
 def test_changes_that_need_each_other_come_in_any_order() -> None:

@@ -11,7 +11,7 @@ import shutil
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from tolerant.experiment.row import History
 from tolerant.experiment.shared_epochs import HandOn, forget_if_of_other_code, inherited
 from tolerant.experiment.spec import RunSpec, rows_by_key
 from tolerant.experiment.store import LOCK, Row, Store
-from tolerant.experiment.training_data import TrainingData
+from tolerant.experiment.training_data import TrainingData, job_of
 from tolerant.files import write_atomic
 from tolerant.locks import FileLock
 from tolerant.train import Callback, Job
@@ -138,20 +138,14 @@ def make_job(
 
     ``heirs`` are the runs that go on from its checkpoint.
     """
-    matrices = {"none": None, "true": data.transition, "estimated": estimated}
-    return Job(
-        **spec.of_job(),
-        dataset=data.train,
-        test=data.test,
-        prune=spec.prune,
-        transition=matrices[spec.transition],
+    return replace(
+        job_of(spec, data, estimated),
         checkpoint=Path(folder),
         checkpoint_every=twelve_a_run(spec.recipe.epochs),
         callbacks=[
             *([] if on_epoch is None else [_TellOfEpochs(spec, on_epoch)]),
             *([HandOn(spec, Path(folder), heirs)] if heirs else []),
         ],
-        name=spec.title(),
     )
 
 

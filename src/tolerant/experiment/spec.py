@@ -102,11 +102,6 @@ class RunSpec:
             return None
         return replace(self, loss="cce", loss_args=(), transition="none", prune=None)
 
-    def of_job(self) -> dict[str, Any]:
-        """What a `Job` takes as it is: network, loss, rounds and recipe."""
-        args = {"model_args": dict(self.model_args), "loss_args": dict(self.loss_args)}
-        return {name: getattr(self, name) for name in ("model", "loss", "rounds", "recipe")} | args
-
     def title(self) -> str:
         """One line for people."""
         noise = self.noise if self.noise_rate == 0 else f"{self.noise} {self.noise_rate:g}"

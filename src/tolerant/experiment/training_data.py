@@ -1,4 +1,4 @@
-"""From a spec to what it trains on: the data set, its noise, the true transition matrix.
+"""From a spec to what it trains on: the data set, its noise, the true transition matrix, and the job of it.
 
 What no run could train is refused before the first run of a grid starts, not inside the hundredth.
 """
@@ -52,6 +52,24 @@ def training_data(spec: RunSpec) -> TrainingData:
     if isinstance(drawn, OpenSet):
         noisy = replace(clean, inputs=drawn.inputs, true_labels=drawn.true_labels)
     return TrainingData(noisy, test, kind.transition(class_names, **given), drawn.realised_noise_rate)
+
+
+def job_of(spec: RunSpec, data: TrainingData, estimated: np.ndarray | None) -> Job:
+    """What trains a spec; ``estimated`` is the matrix of the run it needs."""
+    matrices = {"none": None, "true": data.transition, "estimated": estimated}
+    return Job(
+        dataset=data.train,
+        test=data.test,
+        model=spec.model,
+        model_args=dict(spec.model_args),
+        loss=spec.loss,
+        loss_args=dict(spec.loss_args),
+        transition=matrices[spec.transition],
+        prune=spec.prune,
+        rounds=spec.rounds,
+        recipe=spec.recipe,
+        name=spec.title(),
+    )
 
 
 def load_all(specs: Iterable[RunSpec]) -> None:
@@ -130,15 +148,15 @@ def _check_noise(spec: RunSpec) -> None:
 
 
 def _check_job(spec: RunSpec) -> None:
-    """By the job's own checks, with empty pictures and with weights that take no memory."""
+    """By the job's own checks, with empty rows and with weights that take no memory."""
     known_rows = train_rows(spec.dataset)
     num_rows = known_rows or 50_000
-    pictures = np.broadcast_to(np.uint8(0), (num_rows, 32, 32, 3))
-    job = Job(
-        dataset=NoisyDataset(pictures, np.arange(num_rows) % 2, None, ("a", "b"), kind="image"),
-        **spec.of_job(),
-        transition=None if spec.transition == "none" else np.eye(2),
-    )
+    shape = (CARDS[spec.dataset].shape if spec.dataset in CARDS else None) or (32, 32, 3)
+    table = len(shape) == 1
+    inputs = np.broadcast_to(np.float32(0) if table else np.uint8(0), (num_rows, *shape))
+    labels = np.arange(num_rows) % 2
+    rows = NoisyDataset(inputs, labels, None, ("a", "b"), kind="table" if table else "image")
+    job = job_of(spec, TrainingData(rows, rows, np.eye(2), None), np.eye(2))
     try:
         if known_rows:
             job.check(job.split()[0])
