@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,14 @@ def test_imports_point_one_way(package):
 
 def packages(folder: Path) -> set[str]:
     return {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+def test_no_two_modules_have_one_name():
+    """But for commands, which are called as people type them, and what every paper's folder has."""
+    cli, papers = SOURCE / "cli", SOURCE / "experiment" / "papers"
+    own = [path for path in SOURCE.rglob("*.py") if path.parent != cli and papers not in path.parents]
+    names = Counter(path.stem for path in own if path.name != "__init__.py")
+    assert [name for name, number in names.items() if number > 1] == []
 
 
 def test_every_package_has_its_arrows():

@@ -20,7 +20,7 @@ from tolerant.noise import corrupt, symmetric
 from tolerant.train import Callback, Fleet, Job, PruneSchedule, Relabel, Round, build, join_ranks, train
 from tolerant.train.engine.mixup import blend, draw_shares, one_hot
 from tolerant.train.engine.weights import Average, Weights
-from tolerant.train.networks.committee import Committee
+from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.rounds.relabel import Teacher, first_transition, posterior
 
 RECIPE = quick(
@@ -60,7 +60,7 @@ def test_wrong_labels_are_trained_under_the_right_ones(soft):
     assert last["relabelled_fraction"] == (result.labels != rows.given_labels).mean() > 0.2
     assert [record["round"] for record in result.history] == [0] * 4 + [1] * 5
     assert [record["epoch"] for record in result.history] == list(range(9))
-    assert isinstance(result.model, Committee)
+    assert isinstance(result.model, NetworkCommittee)
     assert result.test_accuracy == last["test_accuracy"] > 0.95
 
 
@@ -280,7 +280,7 @@ def test_mixup_blends_inputs_and_labels_alike():
 
 def test_a_committee_predicts_the_mean_of_its_members():
     members = [build("mlp", 4, num_features=6, hidden=(8,), seed=seed) for seed in (0, 1)]
-    committee, x = Committee(members), torch.randn(7, 6)
+    committee, x = NetworkCommittee(members), torch.randn(7, 6)
     probs = torch.softmax(committee.eval()(x), 1)
     torch.testing.assert_close(probs, sum(torch.softmax(each(x), 1) for each in members) / 2)
     torch.testing.assert_close(committee.train()(x), torch.cat([each(x) for each in members]))

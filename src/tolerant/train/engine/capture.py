@@ -20,7 +20,7 @@ from tolerant.train.engine.mixup import blend, one_hot
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.engine.weights import Weights
 from tolerant.train.model_state import clone, copy_into, seeded
-from tolerant.train.networks.committee import Committee
+from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.networks.overlap import Overlap
 
 _WARM_UP = 3  # steps before a capture: algorithms chosen, kernels compiled, workspaces allocated
@@ -56,7 +56,7 @@ class Stepper:
         self.labels = rows.labels
         """int64 [N], or float32 (N, C) probabilities: what rows are trained under."""
         self.num_classes = num_classes
-        self.networks = len(model) if isinstance(model, Committee) else 1
+        self.networks = len(model) if isinstance(model, NetworkCommittee) else 1
         self.order = torch.arange(len(rows), device=rows.index_device)
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)

@@ -20,7 +20,7 @@ from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.networks import build, input_size
-from tolerant.train.networks.committee import Committee
+from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.rounds.guards import Guards
 from tolerant.train.rounds.relabel import Relabel
 from tolerant.train.rounds.round import Round, check_rounds
@@ -182,7 +182,7 @@ class Job:
     def build_model(self) -> nn.Module:
         """The named network, or a copy of the one given, with the recipe's batch-norm momentum.
 
-        Several are a `Committee`, each with weights of its own seed; copies of a given one differ by nothing.
+        Several are a committee, each with weights of its own seed; copies of a given one differ by nothing.
         """
         if isinstance(self.model, nn.Module):
             model = _copy(self.model)
@@ -190,7 +190,7 @@ class Job:
             model = self._named_model(self.model, self._seed_of_network(0))
         else:
             seeds = map(self._seed_of_network, range(self.networks))
-            model = Committee(self._named_model(self.model, seed) for seed in seeds)
+            model = NetworkCommittee(self._named_model(self.model, seed) for seed in seeds)
         if self.recipe.batch_norm_momentum is not None:
             for module in model.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Committee(nn.Module):
+class NetworkCommittee(nn.Module):
     """Networks that train on the same batches and judge by the mean of their probabilities.
 
     In training its output is the logits of the first network for all rows, then those of the second, and so
