@@ -59,8 +59,8 @@ def write_texts(path: Path) -> np.ndarray:
     return true
 
 
-def write_pictures(folder: Path) -> None:
-    data = pictures(80, noise_rate=0.1)
+def write_pictures(folder: Path, size: int = 16) -> None:
+    data = pictures(80, noise_rate=0.1, size=size)
     for row in range(80):
         file = folder / data.class_names[data.given_labels[row]] / f"{row:03d}.png"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,10 @@ from tolerant.own_data.run_folder import load_run
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     write_pictures(folder / "pictures")
+    write_pictures(folder / "photographs", size=28)
     write_table(folder / "rows.csv")
-    tolerant("train", folder / "pictures", "--out", folder / "pixels", "--features", "none", *AT_ONCE)
+    for data, run in (("pictures", "pixels"), ("photographs", "mirrored")):
+        tolerant("train", folder / data, "--out", folder / run, "--features", "none", *AT_ONCE)
     tolerant(
         "train", folder / "rows.csv", "--id", "key", "--out", folder / "table", "--model", "mlp", *AT_ONCE
     )
@@ -44,7 +46,9 @@ def check(run: Path, data: Path, folder: Path, predict: Any, about: dict[str, st
     assert "q = 0." in card
 
 
-@pytest.mark.parametrize(("kind", "data"), [("pixels", "pictures"), ("table", "rows.csv")])
+@pytest.mark.parametrize(
+    ("kind", "data"), [("pixels", "pictures"), ("mirrored", "photographs"), ("table", "rows.csv")]
+)
 def test_torch(runs: Path, kind: str, data: str, tmp_path: Path) -> None:
     tolerant("export", runs / kind, "--to", "torch", "--out", tmp_path / "out")
     files = {"tolerant.json": ""}
@@ -52,6 +56,16 @@ def test_torch(runs: Path, kind: str, data: str, tmp_path: Path) -> None:
     about = json.loads(files["tolerant.json"])
     check(runs / kind, runs / data, tmp_path, lambda rows: program(rows).detach().numpy(), about)
     assert bool(json.loads(about["columns"])) == (kind == "table")
+
+
+def test_a_photograph_and_its_mirror_image_are_one(runs: Path) -> None:
+    """But not other pictures: a mirrored letter is another one."""
+    for kind, one in (("pixels", False), ("mirrored", True)):
+        run = load_run(runs / kind)
+        x = torch.randn(5, 3, *run.encoder.shape[:2])
+        with torch.no_grad():
+            views = [torch.softmax(run.model.model(each), 1) for each in (x, x.flip(-1))]
+        assert torch.allclose(*views, atol=1e-6) == one
 
 
 def test_features_of_a_pretrained_network_are_inside(runs: Path, tmp_path: Path) -> None:

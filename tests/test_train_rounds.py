@@ -26,6 +26,7 @@ from tolerant.train.rounds.relabel import Teacher, first_transition, posterior
 RECIPE = quick(
     batch_size=32, average=0.9, schedule="cosine", warm_up=0.15, validation_fraction=0.0, select="last"
 )
+QUIET = {"loss": "lq", "device": "cpu", "progress": "quiet"}
 TAUGHT = (
     Round(epochs=4, loss="lq", loss_args={"q": 0.7}),
     Round(epochs=5, mixup=1.0, networks=2, relabel=Relabel(start_epoch=2, every=1)),
@@ -284,6 +285,27 @@ def test_a_committee_predicts_the_mean_of_its_members():
     probs = torch.softmax(committee.eval()(x), 1)
     torch.testing.assert_close(probs, sum(torch.softmax(each(x), 1) for each in members) / 2)
     torch.testing.assert_close(committee.train()(x), torch.cat([each(x) for each in members]))
+
+
+def test_a_mirror_is_looked_into_when_judging_alone():
+    """The same weights as without, and the mean over both views."""
+    data, test = pictures(96), pictures(40, 0.0, seed=1)
+    recipe = replace(RECIPE, augment="flip", center="channel")  # a mean picture is not its mirror image
+    plain, mirrored = (
+        train(data, model="small-cnn", recipe=replace(recipe, mirror=mirror), test=test, **QUIET)
+        for mirror in (False, True)
+    )
+    weights = {f"networks.0.{name}": tensor for name, tensor in plain.model.state_dict().items()}
+    assert weights.keys() == mirrored.model.state_dict().keys()
+    assert all(torch.equal(t, weights[name]) for name, t in mirrored.model.state_dict().items())
+    flipped = replace(test, inputs=test.inputs[:, :, ::-1].copy())
+    views = [np.exp(plain.predict_log_proba(each)) for each in (test, flipped)]
+    assert not np.allclose(*views, atol=1e-4)
+    probs = np.exp(mirrored.predict_log_proba(test))
+    assert probs == pytest.approx((views[0] + views[1]) / 2, abs=1e-6)
+    assert mirrored.test_accuracy == (probs.argmax(1) == test.true_labels).mean()
+    with pytest.raises(ValueError, match=r"mirror is for pictures; got table rows\. Use mirror=False\."):
+        train(table(), model="mlp", recipe=replace(recipe, mirror=True), **QUIET)
 
 
 def test_strong_augmentation_changes_pictures_within_limits():

@@ -99,7 +99,7 @@ def _recipe_from_scratch(dataset: NoisyDataset, settings: Settings) -> Recipe:
     fraction = settings.validation_fraction if num_rows >= _LEAST_TO_VALIDATE else 0.0
     fraction = 0.0 if settings.pretrained else fraction  # a linear model of half the features learns no rows
     num_trained = num_rows - round(num_rows * fraction)
-    pictures = dataset.kind == "image"
+    pictures, photographs = dataset.kind == "image", has_photographs(dataset)
     # 32 rows a batch for a thousand rows, 128 from ten thousand on.
     wanted = settings.batch_size or min(max(8, 2 ** round(math.log2(num_trained / 40 + 1))), 128)
     batch_size = max(2, min(wanted, num_trained))
@@ -115,7 +115,8 @@ def _recipe_from_scratch(dataset: NoisyDataset, settings: Settings) -> Recipe:
         lr=settings.lr or (2e-3 if pictures else 1e-3),
         weight_decay=settings.weight_decay,
         milestones=(third, 2 * third) if epochs >= 3 else (),
-        augment="flip-crop" if has_photographs(dataset) else "none",  # a mirrored letter is another one
+        augment="flip-crop" if photographs else "none",  # a mirrored letter is another one
+        mirror=photographs,
         center="pixel" if settings.standardise else "none",
         scale="auto" if settings.standardise else "unit",
         dropout=_FEATURES_LEFT_OUT if settings.pretrained and settings.model in ("auto", NETWORK) else 0.0,

@@ -43,6 +43,7 @@ from tolerant.suspects.evidence import Evidence
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.networks import build, input_size
+from tolerant.train.networks.network_committee import NetworkCommittee
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +199,8 @@ def _read_network(folder: Path, spec: dict[str, Any], encoder: InputEncoder) -> 
     size = input_size(encoder.encoded_kind, encoder.shape)
     options = {**size, **spec["model_args"], "dropout": spec["recipe"]["dropout"]}
     model = build(spec["model"], len(encoder.class_names), **options)
+    if spec["recipe"].get("mirror"):
+        model = NetworkCommittee([model], mirror=True)
     model.load_state_dict({n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")})
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():

@@ -130,6 +130,8 @@ class Job:
                 f"networks must be 1 for a module of one's own, of which all copies are alike; got "
                 f"{self.networks}. Use the name of a network."
             )
+        if self.recipe.mirror and self.dataset.kind != "image":
+            raise ValueError(f"mirror is for pictures; got {self.dataset.kind} rows. Use mirror=False.")
         for what, soft in (("mixup", self.recipe.mixup > 0), ("relabel", _is_soft(self.relabel))):
             if soft:
                 _check_soft(what, self.build_loss(), self.dataset.num_classes)
@@ -182,15 +184,16 @@ class Job:
     def build_model(self) -> nn.Module:
         """The named network, or a copy of the one given, with the recipe's batch-norm momentum.
 
-        Several are a committee, each with weights of its own seed; copies of a given one differ by nothing.
+        Several are a committee, each with weights of its own seed, and so is one that looks at mirror images.
         """
         if isinstance(self.model, nn.Module):
-            model = _copy(self.model)
-        elif self.networks == 1:
-            model = self._named_model(self.model, self._seed_of_network(0))
+            networks = [_copy(self.model)]
         else:
             seeds = map(self._seed_of_network, range(self.networks))
-            model = NetworkCommittee(self._named_model(self.model, seed) for seed in seeds)
+            networks = [self._named_model(self.model, seed) for seed in seeds]
+        model, mirror = networks[0], self.recipe.mirror
+        if len(networks) > 1 or (mirror and not isinstance(model, NetworkCommittee)):
+            model = NetworkCommittee(networks, mirror=mirror)
         if self.recipe.batch_norm_momentum is not None:
             for module in model.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):

@@ -55,6 +55,8 @@ class Recipe:
     augment: Augment = "flip-crop"
     """Images only: horizontal flip, and crop after zero padding by 4 pixels on each side; or "strong", which
     turns, shears, zooms, recolours and covers (`tolerant.data.distort`)."""
+    mirror: bool = False
+    """Pictures are judged, and those to come predicted, by the mean over them and their mirror images."""
     mixup: float = 0.0
     """Above 0, rows are blended in pairs, with shares of Beta(mixup, mixup)."""
     average: float = 0.0
@@ -97,7 +99,7 @@ class Recipe:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
         for name, least in (("epochs", 1), ("batch_size", 2), ("score_every", 0), ("seed", 0)):
             check_whole(getattr(self, name), name, least=least)
-        for name in ("compile", "nesterov"):
+        for name in ("compile", "nesterov", "mirror"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}.")
         at_least_0 = ("weight_decay", "lr_step_decay", "mixup")
@@ -189,6 +191,7 @@ _LATER = (
     "schedule",
     "warm_up",
     "lr_step_decay",
+    "mirror",
     "mixup",
     "average",
 )  # than the first stored rows
