@@ -21,7 +21,7 @@ from tolerant.train import Callback, Fleet, Job, PruneSchedule, Relabel, Round, 
 from tolerant.train.engine.mixup import blend, draw_shares, one_hot
 from tolerant.train.engine.weights import Average, Weights
 from tolerant.train.networks.network_committee import NetworkCommittee
-from tolerant.train.rounds.relabel import Teacher, first_transition, posterior
+from tolerant.train.rounds.relabel import Teacher, count_transition
 
 RECIPE = quick(
     batch_size=32, average=0.9, schedule="cosine", warm_up=0.15, validation_fraction=0.0, select="last"
@@ -134,8 +134,8 @@ def test_ranks_agree():
 # The decision.
 
 
-def drawn(num_rows=6000, rate=0.4, num_classes=5, sharpness=3.0, seed=0):
-    """Labels drawn from known probabilities, then made wrong."""
+def drawn(num_rows=6000, rate=0.4, num_classes=5, sharpness=10.0, seed=0):
+    """Labels drawn from known probabilities, most of them sure, then made wrong."""
     rng = np.random.default_rng(seed)
     logits = sharpness * rng.normal(size=(num_rows, num_classes))
     probs = torch.softmax(torch.from_numpy(logits), 1).float()
@@ -152,10 +152,29 @@ def decided(teacher, probs):
     return teacher
 
 
-def test_the_transition_matrix_is_found():
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_the_transition_matrix_is_found(power):
+    """However sure the model is of itself."""
     probs, _, given, transition = drawn()
-    _, found = posterior(probs, one_hot(given, 5), first_transition(5))
+    found = count_transition(torch.softmax(power * probs.log(), 1), one_hot(given, 5))
     assert (found - transition).abs().max() < 0.05
+
+
+def test_a_model_of_the_given_labels_does_not_make_them_right():
+    """Its own uncertainty explains every label, so that the likeliest T is the identity."""
+    _, true, given, transition = drawn()
+    of_given = transition[true]
+    found = count_transition(of_given, one_hot(given, 5))
+    assert (found - transition).abs().max() < 0.05
+    teacher = decided(Teacher(Relabel(), given, 5), of_given)
+    assert (teacher.labels_on_host == true).float().mean() > 0.99
+
+
+def test_a_class_that_no_row_is_taken_for_is_labelled_mostly_right():
+    probs, _, given, _ = drawn()
+    found = count_transition(probs * torch.tensor([1, 1, 1e-6, 1, 1]), one_hot(given, 5))
+    assert found[2].argmax() == 2
+    torch.testing.assert_close(found.sum(1), torch.ones(5))
 
 
 @pytest.mark.parametrize("power", [0.5, 2.0])

@@ -5,16 +5,17 @@ gives class c the probability p_c, and a row of class c is called y with probabi
 
     P(c | inputs, given label y)  =  p_c T[c, y] / sum_b p_b T[b, y]
 
-T is not known, but follows from the same probabilities (expectation maximisation): rows of class c, counted
-by them, are called y so and so often. So nothing is set by hand for a kind of noise: where labels are right
-T is near the identity and a given label outweighs any model; where cats are called dogs by four in ten, a
-given "dog" says nearly nothing between the two, and still rules out lorries.
+T is not known. Its likeliest value is no help: that a row is hard and its label right explains the label as
+well as that the row is easy and the label wrong (`tolerant.suspects.anchors`). So T is counted: among the
+rows that the model takes for class c, and is surest of, how many are called y. With that T, predictions are
+sharpened or flattened by the temperature that makes the given labels most likely: mixup makes a model less
+sure than it is right, L_q surer. Nothing is set by hand for a kind of noise: where labels are right T is near
+the identity and a given label outweighs any model; where cats are called dogs by four in ten, a given "dog"
+says nearly nothing between the two, and still rules out lorries.
 
-Mixup makes a model less sure than it is right, L_q surer. By probabilities that are not sure enough nearly
-every given label would seem right after a few decisions, so they are sharpened or flattened first, by the
-temperature that makes the given labels most likely together with its T. (CIFAR-10, 40 % wrong by instance:
-T's mean diagonal came to 0.60 so, without a temperature to 0.66 under hard labels and 0.96 under soft ones:
-results/bench/rounds_trials.jsonl.)
+Of 10,000 photographs, by the predictions of folds (results/bench/relabel.jsonl), the likeliest T and
+temperature together named the right label of 71.5 % where people had given 59.7 %, a counted T of 83.2 %, the
+true one of 83.5 %.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from tolerant.checks import check_whole, unwrap_numbers
 from tolerant.train.engine.device import Arriving
 from tolerant.train.engine.mixup import one_hot
 
-_ITERATIONS = 10  # of the estimate of T at each temperature; it goes on from decision to decision
+# Of the rows taken for a class, whose labels are counted. Of the surest quarter people have mislabelled fewer
+# than of the others; the least sure are of other classes.
+_SUREST = 0.6
 _FIRST_RIGHT = 0.6  # of labels, before anything is known
 _LEAST_P = 1e-6  # a model that rules out a class altogether is not believed
 _TEMPERATURES = tuple(2.0 ** (half / 2) for half in range(-4, 5))  # 0.25 to 4
@@ -100,8 +103,6 @@ class Teacher:
         self.labels_on_host = given_labels.cpu()
         """int64 [N]: the most probable labels."""
         self._given_on_host = self.labels_on_host
-        self.transition = first_transition(num_classes).to(device)
-        """float32 (C, C): the estimate of T."""
         self._probs: Tensor | None = None
 
     def due(self, epoch: int) -> bool:
@@ -116,8 +117,7 @@ class Teacher:
         if self._probs is not None:
             probs = torch.lerp(probs, self._probs, self.relabel.carry)
         self._probs = probs
-        post, transition = posterior(probs, given, self.transition)
-        self.transition.copy_(transition)
+        post = posterior(probs, given, count_transition(probs, given))
         fixed = self._fixed(probs, post, given)
         post = torch.where(fixed[:, None], given, post)
         largest, label = post.max(1)
@@ -153,48 +153,53 @@ class Teacher:
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next decisions follow from."""
-        state = {"targets": self.targets, "kept": self.kept, "transition": self.transition}
-        state["labels"] = self.labels_on_host
+        state = {"targets": self.targets, "kept": self.kept, "labels": self.labels_on_host}
         return state if self._probs is None else state | {"probs": self._probs}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from a ``state_dict`` of the same rows."""
         self.targets.copy_(state["targets"])
-        self.transition.copy_(state["transition"])
         self.kept, self.labels_on_host = state["kept"], state["labels"]
         if "probs" in state:
             self._probs = state["probs"].to(self.targets.device)
 
 
-def first_transition(num_classes: int) -> Tensor:
-    """What is taken for T before anything is known: labels are mostly right, and wrong in no special way."""
-    wrong = (1 - _FIRST_RIGHT) / (num_classes - 1)
-    return torch.full((num_classes, num_classes), wrong).fill_diagonal_(_FIRST_RIGHT)
+def count_transition(probs: Tensor, given: Tensor) -> Tensor:
+    """T, (C, C), by the given labels, one-hot, of the rows that the model is surest of.
 
-
-def posterior(probs: Tensor, given: Tensor, transition: Tensor) -> tuple[Tensor, Tensor]:
-    """P(true label | inputs, given label), (N, C), and T, both at the likeliest temperature.
-
-    ``given`` are the given labels, one-hot; ``transition`` is where the search for T starts.
-
-    >>> sure = torch.eye(2).repeat_interleave(5, 0).clamp(1e-6)  # five rows a class, one called wrongly
-    >>> labels = one_hot(torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1, 1]), 2)
-    >>> posterior(sure, labels, first_transition(2))[1].round(decimals=2)
+    >>> sure = torch.eye(2).repeat_interleave(50, 0).clamp(1e-6)  # fifty rows a class
+    >>> labels = torch.arange(100) // 50
+    >>> labels[4:50:5] = 1  # ten are called wrongly
+    >>> count_transition(sure, one_hot(labels, 2)).round(decimals=2)
     tensor([[0.8000, 0.2000],
-            [0.0000, 1.0000]])
+            [0.0100, 0.9900]])
     """
-    log_probs = probs.log()
-    best, found, most = probs, transition, probs.new_full((), -math.inf)
+    num_classes, (first, second) = probs.shape[1], probs.topk(2, 1).values.unbind(1)
+    choice = probs.argmax(1)
+    order = (second / first).argsort(stable=True)
+    order = order[choice[order].argsort(stable=True)]  # class by class, the surest rows first
+    choice = choice[order]
+    taken = one_hot(choice, num_classes)
+    num_taken = taken.sum(0)
+    place = torch.arange(len(order), device=probs.device) - (num_taken.cumsum(0) - num_taken)[choice]
+    surest = place < _SUREST * num_taken[choice]
+    counts = (taken * surest[:, None]).T @ given[order]
+    # As much as one row more: of a class that the model takes no row for, nothing is known.
+    wrong = (1 - _FIRST_RIGHT) / (num_classes - 1)
+    counts += torch.full_like(counts, wrong).fill_diagonal_(_FIRST_RIGHT)
+    return counts / counts.sum(1, keepdim=True)
+
+
+def posterior(probs: Tensor, given: Tensor, transition: Tensor) -> Tensor:
+    """P(true label | inputs, given label), (N, C), at the temperature that makes the labels likeliest.
+
+    ``given`` are the given labels, one-hot.
+    """
+    log_probs, by_label = probs.log(), given @ transition.T
+    best, most = probs, probs.new_full((), -math.inf)
     for temperature in _TEMPERATURES:
-        tempered = torch.softmax(log_probs / temperature, 1)
-        now = transition
-        for _ in range(_ITERATIONS):
-            joint = tempered * (given @ now.T)
-            counts = (joint / joint.sum(1, keepdim=True)).T @ given + _LEAST_P * len(probs)
-            now = counts / counts.sum(1, keepdim=True)
-        joint = tempered * (given @ now.T)
+        joint = torch.softmax(log_probs / temperature, 1) * by_label
         likelihood = joint.sum(1).log().mean()
         better = likelihood > most  # on the device: no look at a value
-        most = torch.where(better, likelihood, most)
-        best, found = torch.where(better, joint, best), torch.where(better, now, found)
-    return best / best.sum(1, keepdim=True), found
+        most, best = torch.where(better, likelihood, most), torch.where(better, joint, best)
+    return best / best.sum(1, keepdim=True)
