@@ -24,6 +24,7 @@ RECIPE = Recipe(
     warm_up=0.15,
     milestones=(),
     augment="flip-crop",
+    mirror=True,
     center="channel",
     scale="std",
     average=0.998,
