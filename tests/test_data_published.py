@@ -39,7 +39,10 @@ def test_the_card_says_what_is_loaded_and_a_set_of_ones_own_may_say_less() -> No
 @pytest.mark.parametrize("split", ["train", "test"])
 @pytest.mark.parametrize("name", CARDS)
 def test_named(name: str, split: str, data_folder: Path) -> None:
-    card, data = CARDS[name], load(name, split=split, root=data_folder)
+    card = CARDS[name]
+    if any(download.missing(data_folder) for download in card.downloads):
+        pytest.skip(f"{card.title} is not in TOLERANT_DATA")
+    data = load(name, split=split, root=data_folder)
     rows = card.train_rows if split == "train" else card.test_rows
     assert data.inputs.shape == (rows, *card.shape)  # type: ignore[misc]
     assert data.class_names == card.class_names

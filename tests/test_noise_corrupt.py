@@ -81,7 +81,7 @@ def drawn(kind: str) -> Corruption | OpenSet:
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"human"}))
 def test_digest_is_the_stored_one(kind: str) -> None:
     manifest = drawn(kind).manifest
-    assert manifest.sha256[:16] == DIGESTS[kind]
+    assert manifest.sha256[:16] == DIGESTS.get(kind), "pin the digest of a new kind"
     assert (manifest.generator, manifest.num_rows, manifest.kind) == ("PCG64/1", 10_000, kind)
     assert manifest.rate == (0.4 if "rate" in KINDS[kind].needs else None)
 

@@ -71,14 +71,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         (:func:`tolerant.own_data.learn.learn`); no true label is used. On digits (six noises, one seed each)
         neither "auto" nor the best k from 0.1 to 0.9 was more accurate than 0.5 (results/bench/rate.jsonl).
     model : "auto", str, classifier or callable
-        "auto": see above. A name: "linear", "trees", "forest", "extra-trees", "bayes", "lightgbm" or
-        "xgboost" (``tolerant train --help`` says more); "network", the one that suits the rows, or one by
-        name, such as "mlp". Any classifier or pipeline of scikit-learn's kind that has ``predict_proba``,
-        LightGBM's and others too: it is copied, rows are scored out of fold, doubted ones left out, and it is
-        fitted again; with loss="lq" it is fitted a few times with the weights p_y^q instead, which minimises
-        L_q. Or a function ``(input_shape, num_classes) -> nn.Module`` with input_shape (features,) or
-        (channels, height, width); what epochs and lr are by default suits our networks, and one of few
-        weights may need a larger lr.
+        "auto": see above. A name, such as "linear" or "trees" (``tolerant train --help`` has them all);
+        "network", the one that suits the rows, or one by name, such as "mlp". Any classifier or pipeline of
+        scikit-learn's kind that has ``predict_proba``, LightGBM's and others too: it is copied, rows are
+        scored out of fold, doubted ones left out, and it is fitted again; with loss="lq" it is fitted a few
+        times with the weights p_y^q instead, which minimises L_q. Or a function ``(input_shape, num_classes)
+        -> nn.Module`` with input_shape (features,) or (channels, height, width); what epochs and lr are by
+        default suits our networks, and one of few weights may need a larger lr.
     epochs : int or None
         None: chosen by the number of rows.
     batch_size : int or None

@@ -8,7 +8,7 @@ from functools import partial
 
 from tolerant import class_names
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.published.layouts import idx_download, load_cifar, load_cifar_n, load_digits, load_idx
+from tolerant.data.published.layouts import IDX_FILES, load_cifar, load_cifar_n, load_digits, load_idx
 from tolerant.data.published.local_files import Download, Root
 
 
@@ -101,7 +101,31 @@ _CIFAR100N = Download(
     "CC BY-NC 4.0",
 )
 
-_mnist = partial(Card, loader=load_idx, train_rows=60_000, test_rows=10_000, shape=(28, 28, 1))
+
+def _like_mnist(
+    name: str,
+    title: str,
+    class_names: tuple[str, ...],
+    url: str,
+    *sums: tuple[str, str],
+    size_mb: int,
+    licence: str,
+) -> Card:
+    """MNIST's files below `url`; `sums`: md5 of what is in each of `IDX_FILES`, and of the file itself."""
+    contents = {file: content for file, (content, _) in zip(IDX_FILES, sums, strict=True)}
+    remotes = {f"{url}/{file}": packed for file, (_, packed) in zip(IDX_FILES, sums, strict=True)}
+    return Card(
+        name=name,
+        title=title,
+        loader=load_idx,
+        class_names=class_names,
+        train_rows=60_000,
+        test_rows=10_000,
+        shape=(28, 28, 1),
+        downloads=(Download(name, title, name, contents, remotes, size_mb, licence),),
+    )
+
+
 _cifar = partial(Card, train_rows=50_000, test_rows=10_000, shape=(32, 32, 3))
 _cifar10n = partial(_cifar, class_names=class_names.CIFAR10, downloads=(_CIFAR10, _CIFAR10N), by_people=True)
 
@@ -109,23 +133,17 @@ _cifar10n = partial(_cifar, class_names=class_names.CIFAR10, downloads=(_CIFAR10
 CARDS: dict[str, Card] = {
     card.name: card
     for card in (
-        _mnist(
-            name="fashion-mnist",
-            title="Fashion-MNIST",
-            class_names=class_names.FASHION_MNIST,
-            downloads=(
-                idx_download(
-                    "fashion-mnist",
-                    "Fashion-MNIST",
-                    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
-                    ("f4a8712d7a061bf5bd6d2ca38dc4d50a", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-                    ("9018921c3c673c538a1fc5bad174d6f9", "25c81989df183df01b3e8a0aad5dffbe"),
-                    ("8181f5470baa50b63fa0f6fddb340f0a", "bef4ecab320f06d8554ea6380940ec79"),
-                    ("15d484375f8d13e6eb1aabb0c3f46965", "bb300cfdad3c16e7a12a480ee83cd310"),
-                    size_mb=31,
-                    licence="MIT",
-                ),
-            ),
+        _like_mnist(
+            "fashion-mnist",
+            "Fashion-MNIST",
+            class_names.FASHION_MNIST,
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+            ("f4a8712d7a061bf5bd6d2ca38dc4d50a", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+            ("9018921c3c673c538a1fc5bad174d6f9", "25c81989df183df01b3e8a0aad5dffbe"),
+            ("8181f5470baa50b63fa0f6fddb340f0a", "bef4ecab320f06d8554ea6380940ec79"),
+            ("15d484375f8d13e6eb1aabb0c3f46965", "bb300cfdad3c16e7a12a480ee83cd310"),
+            size_mb=31,
+            licence="MIT",
         ),
         _cifar(
             name="cifar10",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.published.local_files import Download, Root
+from tolerant.data.published.local_files import Root
 from tolerant.data.read_errors import READ_ERRORS, reason
 from tolerant.data.readers.npz import MAX_RATIO, read_npz
 from tolerant.extras import extra
@@ -44,15 +44,6 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
     except (*READ_ERRORS, OSError) as error:
         raise ValueError(f"{path} is not a readable idx file: {reason(error)}") from error
     return np.frombuffer(data, np.uint8).reshape(shape), magic + header + data
-
-
-def idx_download(
-    name: str, title: str, url: str, *sums: tuple[str, str], size_mb: int, licence: str
-) -> Download:
-    """The four files below `url`; `sums`: md5 of what is in each of `IDX_FILES`, and of the file itself."""
-    contents = {file: content for file, (content, _) in zip(IDX_FILES, sums, strict=True)}
-    remotes = {f"{url}/{file}": packed for file, (_, packed) in zip(IDX_FILES, sums, strict=True)}
-    return Download(name, title, name, contents, remotes, size_mb, licence)
 
 
 def load_idx(card: Card, split: str, root: Root) -> NoisyDataset:
