@@ -13,7 +13,7 @@ import torch
 
 from tolerant.data import batches as batches_module
 from tolerant.data.augment import augment, draw
-from tolerant.data.batches import Batches, copy_to, fits
+from tolerant.data.batches import copy_to, fits, on_device, stream, take
 from tolerant.data.dataset import LazySubset
 from tolerant.files import write_atomic
 
@@ -75,9 +75,11 @@ def test_draws_are_seeded_and_even() -> None:
     assert shift.tolist() == [[7, 6], [7, 1], [1, 0], [8, 2]]
 
 
-@pytest.mark.parametrize("resident", [True, False])
+CPU = torch.device("cpu")
+
+
 @pytest.mark.parametrize("kind", ["array", "map", "rows"])
-def test_one_interface(resident: bool, kind: str, tmp_path: Path) -> None:
+def test_one_interface(kind: str, tmp_path: Path) -> None:
     stored = np.arange(60, dtype=np.float32).reshape(20, 3)
     inputs: Any = stored
     if kind == "map":
@@ -85,16 +87,13 @@ def test_one_interface(resident: bool, kind: str, tmp_path: Path) -> None:
         inputs[:] = stored
     if kind == "rows":
         inputs = LazySubset(stored, np.arange(20))
-    batches = Batches(inputs, "cpu", resident=resident)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(0))[:19]
-    seen = list(batches.epoch(order, 6))
-    assert [len(index) for index, _ in seen] == [6, 6, 6, 1]
-    assert torch.equal(torch.cat([index for index, _ in seen]), order)
-    assert np.array_equal(torch.cat([rows for _, rows in seen]), stored[order])
-    assert np.array_equal(batches.take(order[:2]), stored[order[:2]])
-    assert list(batches.epoch(order[:0], 6)) == []
-    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1"):
-        next(batches.epoch(order, 0))
+    seen = list(stream(inputs, order, 6, CPU))
+    assert [len(rows) for rows in seen] == [6, 6, 6, 1]
+    assert np.array_equal(torch.cat(seen), stored[order])
+    assert np.array_equal(take(inputs, order[:2], CPU), stored[order[:2]])
+    assert np.array_equal(on_device(inputs, CPU), stored)
+    assert list(stream(inputs, order[:0], 6, CPU)) == []
 
 
 class Slow:
@@ -119,16 +118,15 @@ class Slow:
 def test_streaming_reads_a_few_batches_ahead_and_stops_when_left() -> None:
     before = set(threading.enumerate())
     slow = Slow()
-    epoch = Batches(slow, "cpu", resident=False).epoch(torch.arange(100), 10)
-    index, rows = next(epoch)
-    assert torch.equal(rows[:, 0].long(), index)
-    epoch.close()  # type: ignore[attr-defined]
+    epoch = stream(slow, torch.arange(100), 10, CPU)
+    assert next(epoch)[:, 0].tolist() == list(range(10))
+    epoch.close()
     assert 1 <= slow.reads <= 4
     assert set(threading.enumerate()) <= before
 
 
 def test_an_error_of_the_reader_reaches_the_training() -> None:
-    epoch = Batches(Slow(fail_at=2), "cpu", resident=False).epoch(torch.arange(100), 10)
+    epoch = stream(Slow(fail_at=2), torch.arange(100), 10, CPU)
     next(epoch)
     with pytest.raises(OSError, match="the disk is gone"):
         next(epoch)
@@ -136,29 +134,29 @@ def test_an_error_of_the_reader_reaches_the_training() -> None:
 
 def test_text_has_no_batches() -> None:
     with pytest.raises(ValueError, match="turn text into features first"):
-        Batches(np.array(["a"], object), "cpu")
+        on_device(np.array(["a"], object), CPU)
 
 
 def test_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     class Huge(Slow):
         shape = (2**40, 32)
 
-    cpu = torch.device("cpu")
-    assert fits(np.zeros((2, 2)), cpu)
-    assert fits(Slow(), cpu)
-    assert not fits(Huge(), cpu)
+    assert fits(np.zeros((2, 2)), CPU)
+    assert fits(Slow(), CPU)
+    assert not fits(Huge(), CPU)
+    assert on_device(Huge(), CPU) is None
     read_only = np.zeros((3, 2), np.float32)
     read_only.flags.writeable = False
-    assert copy_to(read_only, cpu).shape == (3, 2)  # torch would warn of it
+    assert copy_to(read_only, CPU).shape == (3, 2)  # torch would warn of it
 
     def unknown(name: str) -> int:
         raise ValueError("unrecognized configuration name")  # macOS
 
     monkeypatch.setattr("os.sysconf", unknown)
-    assert not fits(Slow(), cpu)
+    assert not fits(Slow(), CPU)
     monkeypatch.delattr("os.sysconf")  # Windows
-    assert not fits(Slow(), cpu)
-    assert fits(np.zeros((2, 2)), cpu)
+    assert not fits(Slow(), CPU)
+    assert fits(np.zeros((2, 2)), CPU)
 
 
 def test_what_torch_keeps_free_on_a_gpu_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,16 +207,14 @@ def test_augment_inside_a_cuda_graph() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("resident", [True, False])
-def test_batches_on_the_gpu(resident: bool) -> None:
+def test_batches_on_the_gpu() -> None:
     stored = np.random.default_rng(0).integers(0, 256, (100, 4, 4, 3), np.uint8)
-    batches = Batches(LazySubset(stored, np.arange(100)), "cuda", resident=resident)
-    assert fits(stored, torch.device("cuda"))
+    inputs, device = LazySubset(stored, np.arange(100)), torch.device("cuda")
+    assert np.array_equal(on_device(inputs, device).cpu(), stored)  # type: ignore[union-attr]
     order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
-    for index, rows in batches.epoch(order, 32):
+    for index, rows in zip(order.split(32), stream(inputs, order, 32, device), strict=True):
         assert rows.is_cuda
-        assert index.is_cuda
-        assert np.array_equal(rows.cpu(), stored[index.cpu()])
+        assert np.array_equal(rows.cpu(), stored[index])
 
 
 @pytest.mark.parametrize(

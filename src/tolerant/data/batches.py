@@ -1,19 +1,18 @@
-"""Batches on the device: from a copy that lives there, or streamed from where the rows are."""
+"""Rows on the device: all of them as a copy that lives there, or batches streamed from where they are."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tolerant.checks import check_whole
 from tolerant.data.dataset import Inputs, is_in_memory
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -21,59 +20,39 @@ _ROWS_AT_ONCE = 4096  # read when all of them are copied
 _AHEAD = 3  # batches that are read before they are asked for
 
 
-class Batches:
-    """Rows of `inputs` on `device`, by index or as the batches of an epoch.
+def on_device(inputs: Inputs, device: torch.device) -> Tensor | None:
+    """A copy of all rows there; None if it would take more than half of the free memory: then `stream`."""
+    if not hasattr(inputs, "dtype") or inputs.dtype == object:
+        raise ValueError("batches need numbers; turn text into features first")
+    return copy_to(inputs, device) if fits(inputs, device) else None
 
-    resident: keep a copy of all rows on the device; by default if it takes at most half of the
-        memory free there. Larger inputs are read batch by batch, a few ahead of the training, and
-        never as a whole.
 
-    >>> batches = Batches(np.arange(5, dtype=np.float32)[:, None], "cpu")
-    >>> [rows.flatten().tolist() for _, rows in batches.epoch(torch.tensor([4, 0, 2]), 2)]
+def stream(inputs: Inputs, order: Tensor, batch_size: int, device: torch.device) -> Generator[Tensor]:
+    """The rows of `order` on the device, batch by batch, a few read ahead of the training.
+
+    >>> rows = np.arange(5, dtype=np.float32)[:, None]
+    >>> order = torch.tensor([4, 0, 2])
+    >>> [batch.flatten().tolist() for batch in stream(rows, order, 2, torch.device("cpu"))]
     [[4.0, 0.0], [2.0]]
     """
+    # One reader: files are decoded by threads of their own, and a disk gains nothing from two.
+    with ThreadPoolExecutor(1) as reader:
+        waiting: deque[Future[Tensor]] = deque()
+        try:
+            for index in order.cpu().split(batch_size) if len(order) else ():
+                waiting.append(reader.submit(_read, inputs, index, device))
+                if len(waiting) > _AHEAD:
+                    yield _send(waiting.popleft().result(), device)
+            while waiting:
+                yield _send(waiting.popleft().result(), device)
+        finally:
+            for future in waiting:  # the loop was left early: nobody wants these
+                future.cancel()
 
-    def __init__(self, inputs: Inputs, device: torch.device | str, *, resident: bool | None = None) -> None:
-        if not hasattr(inputs, "dtype") or inputs.dtype == object:
-            raise ValueError("batches need numbers; turn text into features first")
-        self.inputs, self.device = inputs, torch.device(device)
-        resident = fits(inputs, self.device) if resident is None else resident
-        self.tensor = copy_to(inputs, self.device) if resident else None
 
-    def take(self, index: Tensor) -> Tensor:
-        """The rows `index`, on the device."""
-        if self.tensor is not None:
-            return self.tensor.index_select(0, index.to(self.device))
-        return _send(_read(self.inputs, index, self.device), self.device)
-
-    def epoch(self, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """(index, rows) of each batch, both on the device, in the order given."""
-        check_whole(batch_size, "batch_size", least=1)
-        if not len(order):
-            return  # torch splits nothing into one empty batch
-        if self.tensor is not None:
-            for index in order.to(self.device).split(batch_size):
-                yield index, self.take(index)
-            return
-        parts = order.cpu().split(batch_size)
-        with closing(self._stream(parts)) as stream:  # or the reader would outlive a loop left early
-            for index, rows in zip(parts, stream, strict=True):
-                yield index.to(self.device, non_blocking=True), rows
-
-    def _stream(self, parts: Iterable[Tensor]) -> Generator[Tensor]:
-        # One reader: files are decoded by threads of their own, and a disk gains nothing from two.
-        with ThreadPoolExecutor(1) as reader:
-            waiting: deque[Future[Tensor]] = deque()
-            try:
-                for index in parts:
-                    waiting.append(reader.submit(_read, self.inputs, index, self.device))
-                    if len(waiting) > _AHEAD:
-                        yield _send(waiting.popleft().result(), self.device)
-                while waiting:
-                    yield _send(waiting.popleft().result(), self.device)
-            finally:
-                for future in waiting:  # the loop was left early: nobody wants these
-                    future.cancel()
+def take(inputs: Inputs, index: Tensor, device: torch.device) -> Tensor:
+    """The rows `index` on the device, read now."""
+    return _send(_read(inputs, index, device), device)
 
 
 def fits(inputs: Inputs, device: torch.device) -> bool:

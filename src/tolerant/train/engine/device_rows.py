@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tolerant.data.augment import augment, draw
-from tolerant.data.batches import Batches
+from tolerant.data.batches import on_device, stream, take
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.distort import distort, draw_distortion
 from tolerant.data.standardise import Preprocess
@@ -49,8 +49,8 @@ class Rows:
         self._mean = torch.from_numpy(preprocess.mean.copy()).to(device)
         self._scale = torch.from_numpy(preprocess.scale.copy()).to(device)
         self._image_scale = float(preprocess.scale) if self.kind == "image" else 1.0
-        self._batches = Batches(dataset.inputs, device)
-        self._resident = self._batches.tensor
+        self._inputs = dataset.inputs
+        self._resident = on_device(dataset.inputs, device)
         if self._resident is not None and self.kind != "image":
             self._resident = self._scaled(self._resident)
         self.index_device = torch.device("cpu") if self._resident is None else device
@@ -86,15 +86,14 @@ class Rows:
     def batch(self, index: Tensor, read: Tensor | None) -> Tensor:
         """Training inputs of the rows ``index``, augmented; ``read``: from `read_ahead`."""
         if self._resident is None:
-            raw = self._batches.take(index) if read is None else read
+            raw = take(self._inputs, index, self.device) if read is None else read
         else:
             raw = self._resident.index_select(0, index)
         return self._ready(raw, {name: d[index] for name, d in self.draws.items()})
 
     def read_ahead(self, order: Tensor, size: int) -> Iterator[Tensor]:
         """For rows that are not resident: those of ``order``, ``size`` at a time."""
-        for _, raw in self._batches.epoch(order, size):
-            yield raw
+        return stream(self._inputs, order, size, self.device)
 
     def in_order(self, size: int, ranks: Ranks | None = None) -> Iterator[tuple[slice, Tensor]]:
         """All rows as they lie, or one rank's share of them, un-augmented: (which, inputs)."""
