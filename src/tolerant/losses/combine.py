@@ -11,9 +11,9 @@ from tolerant.checks import check_transition
 from tolerant.kernels import can
 from tolerant.kernels.log_prob import log_p_given, log_softmax, rows_at
 from tolerant.kernels.plain import RowWeight, finite_rows, phi_at, weigh
-from tolerant.losses.module import NoTorchScript, PhiLoss, RobustLoss
+from tolerant.losses.module import NoTorchScript, PhiLoss, RobustLoss, reverse_mode_only
 from tolerant.losses.phi import CCELoss
-from tolerant.losses.reduction import reverse_mode_only, to_rows, weigh_rows
+from tolerant.losses.reduction import to_rows, weigh_rows
 
 
 class SumLoss(NoTorchScript):

@@ -12,9 +12,9 @@ from torch import Tensor
 from tolerant.kernels.log_prob import FromInputs, expm1, is_class, log_softmax
 from tolerant.kernels.plain import finite_rows, phi_at, weigh
 from tolerant.losses.declaration import Common, Inside, NotNegative, Q, Share
-from tolerant.losses.module import PhiLoss, RobustLoss, function_of
+from tolerant.losses.module import PhiLoss, RobustLoss, function_of, reverse_mode_only
 from tolerant.losses.phi import CCELoss, FocalLoss, JSLoss, LqLoss
-from tolerant.losses.reduction import reverse_mode_only, rows_of, to_rows, weigh_rows
+from tolerant.losses.reduction import rows_of, to_rows, weigh_rows
 
 
 class NCELoss(RobustLoss):

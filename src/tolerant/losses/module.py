@@ -6,6 +6,7 @@ A call goes from `forward` to `reduction`, which makes rows and weighs them, to 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast
@@ -18,7 +19,33 @@ from tolerant.kernels.plain import finite_rows, weigh
 from tolerant.kernels.triton.loss import phi_loss
 from tolerant.losses.declaration import Domain, declare, refuse_unknown
 from tolerant.losses.input_checks import check_impl, check_reduction
-from tolerant.losses.reduction import reverse_mode_only, to_rows, weigh_rows
+from tolerant.losses.reduction import to_rows, weigh_rows
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Logits = TypeVar("Logits", contravariant=True)
+
+
+def reverse_mode_only(function: Callable[P, T]) -> Callable[P, T]:
+    """Says what to do where torch asks for a forward-mode derivative.
+
+    Our autograd functions define no jvp: torch.compile would refuse them, and torch would return 0 for a
+    second jacfwd.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except NotImplementedError as error:
+            if "forward mode AD" not in str(error):
+                raise
+            raise NotImplementedError(
+                "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian "
+                "need. Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
+            ) from error
+
+    return wrapped
 
 
 class NoTorchScript(nn.Module):
@@ -211,10 +238,6 @@ class PhiLoss(RobustLoss):
     def plain_value(self, logits: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Tensor:
         """What `forward` here gives, by the plain way; a child's own `forward` may do more with it."""
         return PhiLoss.forward(self.frozen(impl="plain"), logits, labels, sample_weight)
-
-
-P = ParamSpec("P")
-Logits = TypeVar("Logits", contravariant=True)
 
 
 class _Loss(Protocol[Logits]):

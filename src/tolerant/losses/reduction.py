@@ -8,9 +8,7 @@ A loss goes three steps: `to_rows` and `weigh_rows`, its own losses of those row
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -18,9 +16,6 @@ from torch import Tensor
 from tolerant.kernels.log_prob import compute_dtype
 from tolerant.kernels.plain import RowWeight
 from tolerant.losses.input_checks import check_label_range, check_logits_and_labels, check_vector
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Weighing(Protocol):
@@ -138,25 +133,3 @@ def reduced(losses: Tensor, weights: Tensor, reduction: str) -> Tensor:
 def nan_if_zero(divisor: Tensor) -> Tensor:
     """To be added to a mean: NaN over nothing at all, else 0; without a gradient."""
     return ((divisor - divisor) / divisor).detach()
-
-
-def reverse_mode_only(function: Callable[P, T]) -> Callable[P, T]:
-    """Says what to do where torch asks for a forward-mode derivative.
-
-    Our autograd functions define no jvp: torch.compile would refuse them, and torch would return 0 for a
-    second jacfwd.
-    """
-
-    @functools.wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except NotImplementedError as error:
-            if "forward mode AD" not in str(error):
-                raise
-            raise NotImplementedError(
-                "the losses have no forward-mode derivative, which torch.func's jvp, jacfwd and hessian "
-                "need. Use reverse mode: vjp, jacrev, and jacrev(jacrev(loss)) for the Hessian."
-            ) from error
-
-    return wrapped
