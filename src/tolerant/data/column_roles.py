@@ -1,20 +1,69 @@
-"""Columns of a table that name its rows or hold texts: recognised where nobody has said so."""
+"""What the columns of a table are for: labels, pictures, texts, names of the rows, or values to learn from.
+
+The options say it, or else the columns themselves do.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tolerant.data.dataset import Kind
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words
 from tolerant.data.encoders.findings import MAX_CATEGORIES
+from tolerant.data.readers.walk import SUFFIXES as PICTURES
 
+_FILES = ("file_name", "filename", "image", "img", "path")  # what lists of pictures call their column
 _ID_NAME = re.compile(r"(?i)id|key|index|uuid|guid|nr|.+[ _-]id|.+[ _-](key|index)")
 _HAS_LETTERS = re.compile(r"[^\W\d_]")
 _ONE_WORD = re.compile(r"[\w.:/@#-]+")
 _WORDS_OF_TEXT = 3  # on average; names of people and places have fewer
+
+
+def with_label(frame: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the only column of classes as that of labels, if none is called so."""
+    classes = frame.attrs.get("classes", ())
+    if "label" in options or "label" in frame.columns or len(classes) != 1:
+        return options
+    return {**options, "label": classes[0]}
+
+
+def _other_columns(frame: Any, options: Mapping[str, Any]) -> list[str]:
+    """Those without a role."""
+    roles = {options.get(role) for role in ("label", "true_label", "id", "group")} | {"label"}
+    return [column for column in frame.columns if column not in roles]
+
+
+def picture_column(frame: Any, options: Mapping[str, Any]) -> str | None:
+    """The column that holds pictures, or else the one that names their files."""
+    stored = frame.attrs.get("pictures", ())
+    if len(stored) > 1 and "file" not in options:
+        raise ValueError(
+            f"{frame.attrs['path']} has pictures in the columns {' and '.join(map(repr, stored))}. Say which "
+            "with file=... (--file)"
+        )
+    if stored:
+        return str(stored[0])
+    others = _other_columns(frame, options)
+    if others == ["file"]:
+        return "file"
+    # Beside measurements, a file is what these were measured on, unless the column is called file.
+    likely = ["file"] if "file" in others else others if len(others) == 1 and others[0] in _FILES else []
+    named = [name for name in likely if str(frame[name].iloc[0]).lower().endswith(PICTURES)]
+    return named[0] if named else None
+
+
+def kind_of_rows(frame: Any, options: dict[str, Any]) -> tuple[Kind, dict[str, Any]]:
+    """What a table holds, as the options or else its columns say, and the options with that said."""
+    if "file" not in options and "text" not in options:
+        if _other_columns(frame, options) == ["text"]:
+            options = {**options, "text": "text"}
+        elif found := picture_column(frame, options):
+            options = {**options, "file": found}
+    return "image" if "file" in options else "text" if "text" in options else "table", options
 
 
 def guess_roles(frame: Any, options: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:

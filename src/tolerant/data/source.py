@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tolerant import plugins
-from tolerant.data.column_roles import guess_roles
+from tolerant.data.column_roles import guess_roles, kind_of_rows, picture_column, with_label
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
-from tolerant.data.frame_kinds import kind_of_rows, picture_column, with_label
 from tolerant.data.published_sets import CARDS
 from tolerant.data.readers.folder import load_folder, read_folder
 from tolerant.data.readers.hub import PREFIX, is_hub_folder
