@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import os
 import sys
 import warnings
 from importlib import import_module
 from typing import Any
 
-from tolerant.cli.signals import EndedBy
+from tolerant.cli.terminal import EndedBy, open_streams
 from tolerant.extras import install_command
 from tolerant.printable import printable
 
@@ -33,7 +31,7 @@ _INSTALL = install_command("app")
 
 def main() -> None:
     """Entry point of the `tolerant` command and of `python -m tolerant`."""
-    _open_streams()
+    open_streams()
     try:
         app = make_app()
     except ModuleNotFoundError as missing:
@@ -71,14 +69,6 @@ def _run(app: Any) -> None:
 def _refuse(sentence: str) -> None:
     print(f"tolerant: {printable(sentence)}", file=sys.stderr)
     sys.exit(BAD_INPUT)
-
-
-def _open_streams() -> None:
-    """Make any class name printable, or hours of training could end in an encoding error."""
-    if sys.stderr is None:  # closed, as under some schedulers
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def make_app() -> Any:

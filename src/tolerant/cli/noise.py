@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tolerant.cli import options as opt
-from tolerant.cli.echo import echo
+from tolerant.cli.terminal import echo
 from tolerant.noise import KINDS
 
 if TYPE_CHECKING:

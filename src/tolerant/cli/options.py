@@ -22,36 +22,11 @@ SourceArgument = Annotated[
         "hf:OWNER/NAME of the Hugging Face hub."
     ),
 ]
-Split = Annotated[
-    str | None, typer.Option(help="Split of a data set (default: train), or sub-folder of the folder.")
-]
-Config = Annotated[str | None, typer.Option(help="Configuration of a hub's data set that has several.")]
 Root = Annotated[
     Path | None,
     typer.Option(
         help="Folder of the published data sets; default: TOLERANT_DATA, else the platform's cache."
     ),
-]
-Label = Annotated[str | None, typer.Option(help="Label column of a table; default: label.")]
-Id = Annotated[str | None, typer.Option(help="Column that identifies the rows of a table.")]
-Group = Annotated[
-    str | None, typer.Option(help="Column of a table; rows with the same value in it stay in one fold.")
-]
-File = Annotated[
-    str | None,
-    typer.Option(help="Column of pictures or their files; the table is then a list of them. Default: file."),
-]
-Text = Annotated[str | None, typer.Option(help="Column of text; the table is then a set of texts.")]
-Ignore = Annotated[list[str] | None, typer.Option(help="Column not to learn from; repeat for more.")]
-Categorical = Annotated[
-    list[str] | None,
-    typer.Option(help="Column of codes that look like numbers, to read as words; repeat for more."),
-]
-MinPerClass = Annotated[
-    int | None, typer.Option(help="Smallest number of rows a class may have; default: 2.")
-]
-SkipUnlabelled = Annotated[
-    bool, typer.Option("--skip-unlabelled", help="Leave out rows of a table that have no label.")
 ]
 Labels = Annotated[
     list[Path] | None,
@@ -85,7 +60,6 @@ class Engine(StrEnum):
 Address = Annotated[
     str | None, typer.Option(help="Address of the Ray cluster; default: RAY_ADDRESS, else a local Ray.")
 ]
-Size = Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")]
 Seed = Annotated[
     int, typer.Option(min=0, help="Seed of the split, the initial weights and the order of rows.")
 ]
@@ -125,21 +99,37 @@ AllRows = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
-# The options that say how data is read, each with its default.
-DATA: dict[str, tuple[Any, Any]] = {
-    "split": (Split, None),
-    "config": (Config, None),
-    "root": (Root, None),
-    "label": (Label, None),
-    "id": (Id, None),
-    "group": (Group, None),
-    "file": (File, None),
-    "text": (Text, None),
-    "ignore": (Ignore, None),
-    "categorical": (Categorical, None),
-    "size": (Size, None),
-    "min_per_class": (MinPerClass, None),
-    "skip_unlabelled": (SkipUnlabelled, False),
+# The options that say how data is read; one that is not given is None.
+DATA: dict[str, Any] = {
+    "split": Annotated[
+        str | None, typer.Option(help="Split of a data set (default: train), or sub-folder of the folder.")
+    ],
+    "config": Annotated[str | None, typer.Option(help="Configuration of a hub's data set that has several.")],
+    "root": Root,
+    "label": Annotated[str | None, typer.Option(help="Label column of a table; default: label.")],
+    "id": Annotated[str | None, typer.Option(help="Column that identifies the rows of a table.")],
+    "group": Annotated[
+        str | None, typer.Option(help="Column of a table; rows with the same value in it stay in one fold.")
+    ],
+    "file": Annotated[
+        str | None,
+        typer.Option(
+            help="Column of pictures or their files; the table is then a list of them. Default: file."
+        ),
+    ],
+    "text": Annotated[str | None, typer.Option(help="Column of text; the table is then a set of texts.")],
+    "ignore": Annotated[list[str] | None, typer.Option(help="Column not to learn from; repeat for more.")],
+    "categorical": Annotated[
+        list[str] | None,
+        typer.Option(help="Column of codes that look like numbers, to read as words; repeat for more."),
+    ],
+    "size": Annotated[int | None, typer.Option(help="Resize pictures to a square of this many pixels.")],
+    "min_per_class": Annotated[
+        int | None, typer.Option(help="Smallest number of rows a class may have; default: 2.")
+    ],
+    "skip_unlabelled": Annotated[
+        bool | None, typer.Option("--skip-unlabelled", help="Leave out rows of a table that have no label.")
+    ],
 }
 
 
@@ -151,8 +141,8 @@ def with_data_options(*names: str) -> Callable[[Callable[..., None]], Callable[.
     """
     taken = {name: DATA[name] for name in names or DATA}
     options = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in taken.items()
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in taken.items()
     ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -186,7 +176,7 @@ def make_source(name: str, options: Mapping[str, Any], beside: str | None = None
             param_hint="--root",
         )
     found = {key: options[key] for key in DATA if key in options}
-    given = {key: value for key, value in found.items() if value not in (None, []) and value is not False}
+    given = {key: value for key, value in found.items() if value not in (None, [])}
     return Source(name, given)
 
 

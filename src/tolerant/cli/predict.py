@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tolerant.cli import options as opt
-from tolerant.cli.echo import echo
+from tolerant.cli.terminal import echo
 
 
 @opt.with_data_options("split", "config", "root", "id", "file", "text")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tolerant.cli.echo import echo
 from tolerant.cli.options import Address, Device, Engine, refuse
+from tolerant.cli.terminal import echo
 from tolerant.experiment.papers import computed, experiments
 
 NAMES = (*experiments(), *computed())

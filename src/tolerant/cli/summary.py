@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tolerant.cli.echo import echo
+from tolerant.cli.terminal import echo
 from tolerant.printable import printable
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from tolerant.cli import options as opt
-from tolerant.cli.echo import echo
+from tolerant.cli.terminal import echo
 from tolerant.cli.training import RUN, chosen_settings, next_command, train_and_print
 from tolerant.own_data import Settings
 from tolerant.own_data.classifiers.cards import CLASSIFIERS

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tolerant.cli.echo import echo
 from tolerant.cli.options import DATA
 from tolerant.cli.summary import print_all_rows, print_suspects, print_training
+from tolerant.cli.terminal import echo
 
 if TYPE_CHECKING:
     from tolerant.data import Source

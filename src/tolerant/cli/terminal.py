@@ -1,14 +1,36 @@
-"""Signals that end a command: SIGTERM of a scheduler, SIGHUP of a closed terminal. They act like Ctrl-C."""
+"""The terminal: what is printed on it, and the signals that end a command."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import sys
 from types import FrameType
+
+from tolerant.printable import printable
+
+
+def open_streams() -> None:
+    """Make any class name printable, or hours of training could end in an encoding error."""
+    if sys.stderr is None:  # closed, as under some schedulers
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """A line on the terminal, in which a label cannot set the colour or the window's title."""
+    import typer
+
+    typer.echo(printable(text), err=err)
 
 
 class EndedBy:
-    """The signal that has ended the command, if one has."""
+    """The signal that has ended the command, if one has: SIGTERM of a scheduler, SIGHUP of a closed terminal.
+
+    They act like Ctrl-C.
+    """
 
     def __init__(self) -> None:
         self.number: int | None = None
