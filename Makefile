@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One worker a core: the tests are many and small, so a thread each beats many threads on one.
 WORKERS ?= auto
 
-.PHONY: demo test lint types tests chaos docs release clean
+.PHONY: demo test lint types tests chaos tables docs release clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m tolerant demo
@@ -28,6 +28,12 @@ TRIALS ?= 300
 JOBS ?= 2
 chaos: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos.py --seed $(SEED) --trials $(TRIALS) --jobs $(JOBS)
+
+# The tables in the README and the docs, from the rows in results/.
+PAGES := README.md docs/reproduction.md docs/scaling.md docs/performance.md
+tables: $(VENV)/installed
+	for page in $(PAGES); do $(BIN)/python -m tolerant report --docs $$page || exit 1; done
+	$(BIN)/python benchmarks/tables.py $(PAGES)
 
 # Into site/, without the network; site/index.html opens from the disk.
 docs: $(VENV)/installed

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from common import interleaved, machine, make_parser, pick_gpu, profiled, timed
 from loops import FULL, TINY, Rate, Size, default_loop, fp32_eager, ours, random_rows
+from tables import GFLOP
 
 from tolerant.data import NoisyDataset, load
-from tolerant.report.benchmarks import GFLOP
 from tolerant.train import Fleet, Job, Recipe
 
 

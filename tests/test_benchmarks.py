@@ -110,3 +110,20 @@ def shape(value: Any) -> Any:
     if isinstance(value, list):
         return frozenset(shape(one) for one in value)
     return type(value).__name__
+
+
+def test_benchmark_tables_come_from_their_rows(tmp_path: Path) -> None:
+    tables = importlib.import_module("tables")
+    assert tables.audit(tmp_path) == tables.prune(tmp_path) == "No stored rows yet."
+    rows = [
+        {"data": "digits", "method": way, "rows": 1438, "noise_rate": 0.36, "hardware": "CPU"}
+        | {"test_accuracy": 0.9 + seed / 100, "average_precision": precision}
+        for seed in range(2)
+        for way, precision in (("cce", 0.5), ("tolerant", 0.75))
+    ]
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "audit.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = tables.audit(tmp_path).replace("\N{NO-BREAK SPACE}", " ")
+    assert ": 1,438 rows, 36 % wrong | accuracy | 90.5 ± 0.7 | 90.5 ± 0.7 | 2 |" in text
+    assert "\n|  | ranking | 50.0 ± 0.0 | 75.0 ± 0.0 | 2 |" in text
+    assert text.endswith("On CPU.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typer.testing import CliRunner
 
 from tolerant.cli.report import report
 from tolerant.experiment import Store
-from tolerant.report import benchmarks, figure
+from tolerant.report import figure
 from tolerant.report.comparison import (
     Line,
     Summary,
@@ -409,25 +408,11 @@ def test_the_short_table_has_a_line_for_each_cell(store: Store) -> None:
     assert brief_table1([], []) == "No stored rows yet."
 
 
-def test_benchmark_tables_come_from_their_rows(tmp_path: Path) -> None:
-    assert benchmarks.audit(tmp_path) == benchmarks.prune(tmp_path) == "No stored rows yet."
-    rows = [
-        {"data": "digits", "method": way, "rows": 1438, "noise_rate": 0.36, "hardware": "CPU"}
-        | {"test_accuracy": 0.9 + seed / 100, "average_precision": precision}
-        for seed in range(2)
-        for way, precision in (("cce", 0.5), ("tolerant", 0.75))
-    ]
-    (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "audit.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = benchmarks.audit(tmp_path).replace("\N{NO-BREAK SPACE}", " ")
-    assert ": 1,438 rows, 36 % wrong | accuracy | 90.5 ± 0.7 | 90.5 ± 0.7 | 2 |" in text
-    assert "\n|  | ranking | 50.0 ± 0.0 | 75.0 ± 0.0 | 2 |" in text
-    assert text.endswith("On CPU.")
-
-
 def test_fill_leaves_other_text_alone() -> None:
     text = "a\n<!-- other -->\nb\n<!-- end -->\n"
     assert fill(text, lambda name, changed: "x") == text
+    marked = "a\n<!-- report: bench-prune -->\nb\n<!-- end -->\n"
+    assert fill(marked, lambda name, changed: None) == marked
 
 
 def test_a_block_can_name_a_changed_protocol(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from tolerant.experiment.store import Row, Store
 from tolerant.files import write_atomic
 from tolerant.markdown import markdown_table
 from tolerant.report import rounds
-from tolerant.report.benchmarks import BENCHES
 from tolerant.report.comparison import (
     Line,
     data_set_title,
@@ -40,8 +39,8 @@ def write_page(page: Path, store: Store) -> None:
     write_atomic(page, fill(text, lambda name, changed: _block(store, name, changed, folder)))
 
 
-def fill(text: str, block: Callable[[str, str], str]) -> str:
-    """Replace what stands between `<!-- report: NAME -->` and `<!-- end -->`.
+def fill(text: str, block: Callable[[str, str], str | None]) -> str:
+    """Replace what stands between `<!-- report: NAME -->` and `<!-- end -->`, unless the block is None.
 
     `<!-- report: NAME epochs=40 -->` is for the rows of a changed protocol.
 
@@ -49,20 +48,23 @@ def fill(text: str, block: Callable[[str, str], str]) -> str:
     >>> fill(marked, lambda name, changed: f"{name} of {changed}")
     'a\\n<!-- report: figure1 epochs=40 -->\\nfigure1 of epochs=40\\n<!-- end -->\\n'
     """
-    return BLOCK.sub(
-        lambda found: f"{found[1]}{block(found['name'], found['changed'] or '')}\n{found[4]}", text
-    )
+
+    def anew(found: re.Match[str]) -> str:
+        written = block(found["name"], found["changed"] or "")
+        return found[0] if written is None else f"{found[1]}{written}\n{found[4]}"
+
+    return BLOCK.sub(anew, text)
 
 
-def _block(store: Store, name: str, changed: str, folder: Path) -> str:
+def _block(store: Store, name: str, changed: str, folder: Path) -> str | None:
     if name in (choices := {f"{paper.name}-choices": paper.choices for paper in papers()}):
         return markdown_table(["choice", "reason"], choices[name].items(), "l")
     if name == "table1-brief":
         return brief_table1(select(store, "table1"), select(store, "cifar-n"))
     if name == "table1-gains":
         return gains(select(store, "table1"), "table1")
-    if name in BENCHES:
-        return BENCHES[name](Path(store.folder))
+    if name.startswith("bench-"):
+        return None  # written by benchmarks/tables.py
     if name in PICTURES:
         picture = PICTURES[name]
         rows = picture.rows(store, changed)

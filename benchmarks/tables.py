@@ -1,13 +1,23 @@
-"""Tables of the README and the docs from the rows that the benchmarks stored."""
+"""The tables of benchmarks in the README and the docs, from the rows that the benchmarks stored.
+
+    python benchmarks/tables.py README.md docs/performance.md docs/scaling.md
+
+It writes the blocks between `<!-- report: bench-... -->` and `<!-- end -->`; `tolerant report --docs` writes
+those of experiments.
+"""
 
 from __future__ import annotations
 
 import json
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tolerant.files import write_atomic
 from tolerant.markdown import markdown_table
 from tolerant.report.comparison import number, summary, unbroken
+from tolerant.report.document import fill
 from tolerant.report.selection import NO_ROWS
 
 # Operations to train on one picture, ResNet-34 at 32 x 32 and ResNet-18 at 28 x 28: two for each
@@ -238,3 +248,20 @@ def _where(row: dict[str, Any]) -> str:
 def _read(path: Path) -> list[dict[str, Any]]:
     """The rows of a JSON Lines file; none where there is no file."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("pages", type=Path, nargs="+", help="Markdown files to write the tables into")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder with the stored rows")
+    arguments = parser.parse_args(words)
+    for page in arguments.pages:
+        text = fill(
+            page.read_text("utf-8"),
+            lambda name, _: BENCHES[name](arguments.results) if name.startswith("bench-") else None,
+        )
+        write_atomic(page, text)
+
+
+if __name__ == "__main__":
+    main()
