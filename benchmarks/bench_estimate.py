@@ -11,12 +11,16 @@ import numpy as np
 from common import add_seeds, make_parser, seeds_of
 
 from tolerant.noise import (
+    anchor_points,
     circular,
     class_map,
+    confident_joint,
     corrupt,
+    dual_t,
     estimate,
     noise_rate,
     symmetric,
+    transition_from_joint,
     uniform,
 )
 
@@ -26,6 +30,13 @@ NOISE = {
     "uniform 0.8": uniform(10, 0.8),
     "circular 0.3": circular(10, 0.3),
     "cifar10 map 0.4": class_map("cifar10", 0.4),
+}
+# The ways to T, each from given labels and predictions.
+METHODS = {
+    "anchor-points": lambda given, probs: anchor_points(probs),
+    "anchor-points-max": lambda given, probs: anchor_points(probs, 100.0),
+    "confident-joint": lambda given, probs: transition_from_joint(confident_joint(given, probs)),
+    "dual-t": dual_t,
 }
 # How the model differs from the perfect one, which predicts P(given label | input) exactly:
 # (standard deviation of the error of each logit, temperature of the logits).
@@ -56,13 +67,13 @@ def main(words: Sequence[str] | None = None) -> None:
     seeds, num_rows = seeds_of(arguments), 400 if arguments.tiny else 20_000
     print(f"Mean absolute error of T, in hundredths ({num_rows:,} rows, 10 classes, {len(seeds)} seeds),")
     print("and in brackets the error of the noise rate that follows, in points.\n")
-    print(f"{'noise':<16}{'model':<15}" + "".join(f"{name:>20}" for name in estimate.METHODS))
+    print(f"{'noise':<16}{'model':<15}" + "".join(f"{name:>20}" for name in METHODS))
     for noise, transition in NOISE.items():
         for model, (error, temperature) in MODELS.items():
             errors = []
             for seed in seeds:
                 given, probs, true = simulate(transition, error, temperature, seed, num_rows)
-                for method in estimate.METHODS.values():
+                for method in METHODS.values():
                     found = method(given, probs)
                     gap = noise_rate(found, given).overall - (given != true).mean()
                     errors.append((np.abs(found - transition).mean(), abs(gap)))

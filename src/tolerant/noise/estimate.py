@@ -6,7 +6,6 @@ model that has not yet memorised its labels: one that repeats every given label 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,13 +57,11 @@ def anchor_points(probs: ArrayLike, percentile: float = 97.0) -> Transition:
     return _normalise(counts)
 
 
-def confident_joint(
-    given_labels: ArrayLike, probs: ArrayLike, *, calibrate: bool = True
-) -> NDArray[np.int64]:
+def confident_joint(given_labels: ArrayLike, probs: ArrayLike) -> NDArray[np.int64]:
     """Counts [given, true] of confident rows (Northcutt et al. 2021), the same as cleanlab's.
 
     A row counts for class j when its probability of j reaches the mean over the rows labelled j;
-    of several such classes the most probable one. Calibrated, row i sums to the number of labels i.
+    of several such classes the most probable one. Row i is scaled to sum to the number of labels i.
 
     >>> confident_joint([0, 0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.3, 0.7]])
     array([[1, 1], [0, 2]])
@@ -84,8 +81,6 @@ def confident_joint(
     counts = np.zeros((num_classes, num_classes), dtype=np.int64, order="F")
     np.add.at(counts, (given[how_many > 0], guess[how_many > 0]), 1)
     np.fill_diagonal(counts, counts.diagonal().clip(min=1))
-    if not calibrate:
-        return counts
     calibrated = (counts.T / counts.sum(axis=1) * label_counts).T
     calibrated = calibrated / calibrated.sum() * label_counts.sum()
     return np.array([_round_to_total(row) for row in calibrated])
@@ -119,17 +114,6 @@ def dual_t(given_labels: ArrayLike, probs: ArrayLike, percentile: float = 97.0) 
     counts = np.zeros((probs.shape[1], probs.shape[1]))
     np.add.at(counts, (probs.argmax(axis=1), _check_given(given_labels, probs)), 1.0)
     return anchor_points(probs, percentile) @ _normalise(counts)
-
-
-# Every way to T, each from (given_labels, probs): for choosing one by name.
-METHODS: dict[str, Callable[[ArrayLike, ArrayLike], Transition]] = {
-    "anchor-points": lambda given_labels, probs: anchor_points(probs),
-    "anchor-points-max": lambda given_labels, probs: anchor_points(probs, 100.0),
-    "confident-joint": lambda given_labels, probs: transition_from_joint(
-        confident_joint(given_labels, probs)
-    ),
-    "dual-t": dual_t,
-}
 
 
 @dataclass(frozen=True)
