@@ -9,7 +9,7 @@ from forked import forked, without_modules
 
 from tolerant.cli import reproduce
 from tolerant.cli.report import NAMES as REPORTED
-from tolerant.experiment.papers import computed, experiments, find, papers
+from tolerant.experiment.papers import computed, experiments, find_experiment, papers
 
 # As people type them, and as their rows are stored.
 PROTOCOLS = {
@@ -23,7 +23,9 @@ PROTOCOLS = {
 
 
 def test_names_and_protocols_are_as_ever() -> None:
-    assert {name: find(name)[0].protocol(find(name)[1]) for name in PROTOCOLS} == PROTOCOLS
+    assert {
+        name: find_experiment(name)[0].protocol(find_experiment(name)[1]) for name in PROTOCOLS
+    } == PROTOCOLS
     assert {*reproduce.NAMES} >= {*PROTOCOLS, "theory"}
     assert {*REPORTED} >= {*PROTOCOLS, "pruning"}
 

@@ -26,7 +26,7 @@ from tolerant.experiment import (
     with_needs,
 )
 from tolerant.experiment.names import protocol_name
-from tolerant.experiment.papers import experiments, find
+from tolerant.experiment.papers import experiments, find_experiment
 from tolerant.experiment.training_data import check_trainable
 from tolerant.train import NETWORKS, PruneSchedule, Recipe, Round
 
@@ -118,7 +118,7 @@ def test_grids_round_trip_and_have_no_doubles(name: str) -> None:
         assert again == each
         assert again.key == each.key
     assert len({each.key for each in specs}) == len(specs)
-    paper, experiment = find(name)
+    paper, experiment = find_experiment(name)
     assert {protocol_name(each.protocol) for each in specs} == {paper.protocol(experiment)}
     assert {each.method for each in specs} <= paper.methods.keys()
 
@@ -144,7 +144,7 @@ def test_wrong_specs_are_named(values: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("table", ["table1", "table2"])
 def test_the_grids_cover_the_papers_tables(table: str) -> None:
-    paper, experiment = find(table)
+    paper, experiment = find_experiment(table)
     cells = {(c.dataset, c.noise, c.rate, c.method) for c in paper.published(experiment)}
     ours = {(s.dataset, s.noise, s.noise_rate, s.method) for s in named_grid(table)}
     # Wang et al.'s own method is not ours to run.

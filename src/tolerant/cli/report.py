@@ -51,9 +51,9 @@ def report(
     for where in store.torn():
         typer.echo(f"{results}/{where} does not hold a complete row and was skipped", err=True)
     if docs is not None:
-        from tolerant.report.document import write_page
+        from tolerant.report.document import fill_page
 
-        write_page(docs, store)
+        fill_page(docs, store)
         typer.echo(f"{docs} is up to date with {results}")
     elif name is None:
         raise typer.BadParameter(f"name one of {', '.join(NAMES)}, or pass --docs")
@@ -64,7 +64,7 @@ def report(
 
 
 def _report_picture(store: Store, name: str, changed: str, out: Path) -> None:
-    from tolerant.report.drawing import save
+    from tolerant.report.drawing import save_figure
     from tolerant.report.selection import NO_ROWS
 
     picture = PICTURES[name]
@@ -75,7 +75,7 @@ def _report_picture(store: Store, name: str, changed: str, out: Path) -> None:
         typer.echo(NO_ROWS)
         _mention_others(picture.rows(store, "all"), changed)
         return
-    typer.echo(save(picture.draw(store, rows), out, name))
+    typer.echo(save_figure(picture.draw(store, rows), out, name))
 
 
 def _report_table(store: Store, name: str, changed: str, out: Path | None) -> None:
@@ -83,7 +83,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
     from tolerant.markdown import aligned
     from tolerant.report.comparison import lines, to_csv
     from tolerant.report.document import text_of
-    from tolerant.report.drawing import save
+    from tolerant.report.drawing import save_figure
     from tolerant.report.figure import differences
     from tolerant.report.selection import select
 
@@ -99,7 +99,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
         if mixed := _mixed(rows):
             typer.echo(f"no picture: {mixed}; choose one with --changed")
         elif any(line.paper for line in table):
-            typer.echo(save(differences(table, name), out, name))
+            typer.echo(save_figure(differences(table, name), out, name))
 
 
 def _mixed(rows: list[Row]) -> str:

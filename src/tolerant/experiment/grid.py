@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from tolerant.experiment.papers import find
+from tolerant.experiment.papers import find_experiment
 from tolerant.experiment.spec import RunSpec
 from tolerant.train import PruneSchedule, Recipe, Relabel, Round
 
@@ -19,7 +19,7 @@ def named_grid(name: str, seeds: Iterable[int] = (0,)) -> list[RunSpec]:
     >>> len(named_grid("digits")), len(named_grid("table1"))
     (10, 144)
     """
-    paper, experiment = find(name)
+    paper, experiment = find_experiment(name)
     return paper.specs(experiment, seeds)
 
 

@@ -50,14 +50,14 @@ def make_row(
     side_by_side: int,
 ) -> tuple[Row, History]:
     """The row to store of a finished run, and its history; ``share`` of the device is what the run had."""
-    history: History = dict(columns(result.history))
+    history: History = dict(epoch_columns(result.history))
     if spec.method == "cce":
         estimate = estimate_transition(result, data, device, spec.anchor_percentile)
         # Whole numbers of 1e-5: half the digits, and 100 classes are 10,000 of them.
         history["estimated_transition_e5"] = np.rint(estimate * 1e5).astype(int).tolist()
     time_s = max(result.time_s, wall_s)  # a resumed run's own clock goes on, while wall_s starts anew
     numbers: dict[str, Any] = {
-        **choose(result.history),
+        **by_rule(result.history),
         "realised_noise_rate": data.realised_noise_rate,
         "kept_fraction": float(result.kept.mean()),
     }
@@ -93,19 +93,19 @@ def estimate_transition(
     return anchor_points(probs, percentile or (97.0 if trained.num_classes <= 33 else 100.0))
 
 
-def columns(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+def epoch_columns(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
     """Records as columns; None where an epoch did not measure, no column where none did."""
     table = {name: [record.get(name) for record in history] for name in COLUMNS}
     return {name: column for name, column in table.items() if any(v is not None for v in column)}
 
 
-def choose(history: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def by_rule(history: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Test accuracy at the epoch each rule chooses; of equal epochs the first. Epochs from 0.
 
     Without validation rows there is no such rule.
 
-    >>> choose([{"validation_accuracy": 0.6, "test_accuracy": 0.7},
-    ...         {"validation_accuracy": 0.5, "test_accuracy": 0.8}])["noisy_validation"]
+    >>> by_rule([{"validation_accuracy": 0.6, "test_accuracy": 0.7},
+    ...          {"validation_accuracy": 0.5, "test_accuracy": 0.8}])["noisy_validation"]
     {'epoch': 0, 'test_accuracy': 0.7}
     """
     test = [record["test_accuracy"] for record in history]

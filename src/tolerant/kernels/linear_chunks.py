@@ -31,7 +31,7 @@ MOST_16_BIT_SUMS = 8
 
 
 @dataclass(frozen=True)
-class Job:
+class LinearJob:
     """What is computed, apart from the tensors."""
 
     loss: Loss
@@ -59,7 +59,7 @@ Grads = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def linear_phi_rows(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, row_weight: Tensor, job: Job
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, row_weight: Tensor, job: LinearJob
 ) -> Tensor:
     """row_weight * phi(log p_y) for the logits ``F.linear(hidden, weight, bias)``, hidden (N, H)."""
     wants = tuple(
@@ -76,7 +76,7 @@ class _LinearPhiRows(torch.autograd.Function):
         bias: Tensor | None,
         labels: Tensor,
         row_weight: Tensor,
-        job: Job,
+        job: LinearJob,
         wants: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:
         # fp16 waits: a loss scale must come in before the gradient is rounded to 6e-8 steps.
@@ -120,7 +120,7 @@ def _scale_(grad: Tensor, upstream: Tensor) -> Tensor:
     return grad.mul_(upstream)  # which stays fp32: a third is 0.2 % too large in bf16, for every weight
 
 
-def _plain_grads(upstream: Tensor, saved: tuple[Tensor, ...], job: Job) -> tuple[Tensor | None, ...]:
+def _plain_grads(upstream: Tensor, saved: tuple[Tensor, ...], job: LinearJob) -> tuple[Tensor | None, ...]:
     """The gradients from the plain path, which can be differentiated again; the logits exist here."""
     hidden, weight, bias, labels, row_weight = saved
     again = torch.is_grad_enabled()
@@ -140,7 +140,7 @@ def _sweep(
     bias: Tensor | None,
     labels: Tensor,
     row_weight: Tensor,
-    job: Job,
+    job: LinearJob,
     wants: tuple[bool, ...],
 ) -> tuple[Tensor, Grads]:
     """The weighted losses, and the gradients of their sum in hidden, weight and bias, where wanted."""
@@ -211,7 +211,7 @@ def _room(size: int, num_held: int, most: int, leave_out_dead: bool) -> int:
     return left // 128 * 128 if 2 * left >= size else 0
 
 
-def _losses(z: Tensor, labels: Tensor, row_weight: Tensor, job: Job, grad: Tensor | None) -> Tensor:
+def _losses(z: Tensor, labels: Tensor, row_weight: Tensor, job: LinearJob, grad: Tensor | None) -> Tensor:
     """Weighted losses of the rows; their gradient goes to `grad`, where given, which may be the logits."""
     way = can.way_of_loss(z, labels, form=job.loss.form, impl="auto")
     if way == "triton":

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tolerant.kernels import can
-from tolerant.kernels.linear_chunks import Job, linear_phi_rows, rows_of_a_chunk
+from tolerant.kernels.linear_chunks import LinearJob, linear_phi_rows, rows_of_a_chunk
 from tolerant.kernels.log_prob import compute_dtype
 from tolerant.losses.input_checks import check_reduction, check_tensor
 from tolerant.losses.module import NoTorchScript
@@ -67,7 +67,7 @@ def linear_lq_loss(
     if not isinstance(row_weight, Tensor):
         row_weight = flat.new_full((len(flat),), row_weight, dtype=compute_dtype(flat))
     limit = chunk_rows or rows_of_a_chunk(len(flat), weight)
-    job = Job(loss, limit, accumulate_fp32, per_row=reduction == "none", may_be_dead=k is not None)
+    job = LinearJob(loss, limit, accumulate_fp32, per_row=reduction == "none", may_be_dead=k is not None)
     value = rows.reduce(linear_phi_rows(flat, weight, bias, labels, row_weight, job))
     return value.reshape(shape) if reduction == "none" else value
 

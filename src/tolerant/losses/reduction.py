@@ -26,7 +26,7 @@ class Weighing(Protocol):
     reduction: str
 
 
-class Rows(NamedTuple):
+class CallRows(NamedTuple):
     """A call as rows, its shapes checked."""
 
     logits: Tensor  # (N, C)
@@ -58,7 +58,7 @@ class WeighedRows(NamedTuple):
         return total if self.nan_if_empty is None else total + self.nan_if_empty
 
 
-def to_rows(loss: Weighing, logits: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Rows:
+def to_rows(loss: Weighing, logits: Tensor, labels: Tensor, sample_weight: Tensor | None) -> CallRows:
     """Refuses what does not fit together; logits (N, C, d1, ...) become rows (N * d1 * ..., C)."""
     shape = check_logits_and_labels(logits, labels)
     num_classes = logits.shape[min(1, logits.ndim - 1)]
@@ -71,7 +71,7 @@ def to_rows(loss: Weighing, logits: Tensor, labels: Tensor, sample_weight: Tenso
         labels = rows_of(labels)
     elif labels.ndim != 1:
         labels = labels.reshape(-1)
-    return Rows(rows_of(logits), labels, sample_weight, shape)
+    return CallRows(rows_of(logits), labels, sample_weight, shape)
 
 
 def rows_of(logits: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ def rows_of(logits: Tensor) -> Tensor:
     return logits.movedim(1, -1).reshape(-1, logits.shape[1]) if logits.ndim > 1 else logits[None]
 
 
-def weigh_rows(loss: Weighing, rows: Rows) -> WeighedRows:
+def weigh_rows(loss: Weighing, rows: CallRows) -> WeighedRows:
     """Checks labels, and makes one weight of class and sample weights; soft labels take those of classes."""
     logits, labels, sample_weight, shape = rows
     num_rows, num_classes = logits.shape

@@ -14,13 +14,13 @@ from tolerant.noise.corrupt import (
     GENERATOR,
     Corruption,
     Manifest,
-    describe,
     draw_from_true,
     label_digest,
     normal_draws,
     permutation,
     rows_by_class,
     uniform_draws,
+    with_manifest,
 )
 
 _CHUNK = 4096  # rows read and multiplied at once: 100 MB of float64 for CIFAR
@@ -69,7 +69,7 @@ def instance_dependent(
             probs *= (flip_rates[chunk] / probs.sum(axis=1))[:, None]
             probs[:, label] = 1.0 - flip_rates[chunk]
             given[chunk] = draw_from_true(u[chunk], probs, label)
-    return describe(true, given, num_classes, kind="instance", rate=rate, seed=seed)
+    return with_manifest(true, given, num_classes, kind="instance", rate=rate, seed=seed)
 
 
 def _truncated_normal(mean: float, std: float, seed: int, count: int) -> NDArray[np.float64]:

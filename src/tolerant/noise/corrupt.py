@@ -126,7 +126,7 @@ def corrupt(
     given = np.empty_like(true)
     for label, rows in rows_by_class(true):
         given[rows] = draw_from_true(u[rows], transition[label], label)
-    return describe(true, given, len(transition), kind=kind, rate=rate, seed=seed)
+    return with_manifest(true, given, len(transition), kind=kind, rate=rate, seed=seed)
 
 
 def rows_by_class(labels: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
@@ -141,7 +141,7 @@ def draw_from_true(u: NDArray[np.float64], probs: NDArray[np.float64], true_labe
     return (true_label + draw_column(u, np.roll(probs, -true_label, axis=-1))) % probs.shape[-1]
 
 
-def describe(
+def with_manifest(
     true: NDArray[np.int64],
     given: NDArray[np.int64],
     num_classes: int,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tolerant.data import CARDS
 from tolerant.experiment.names import protocol_changes
-from tolerant.experiment.papers import find
+from tolerant.experiment.papers import find_experiment
 from tolerant.experiment.store import Row
 from tolerant.markdown import markdown_table
 from tolerant.report.selection import NO_ROWS, RULES, accuracy, by_cell, cost, mixed_versions
@@ -113,7 +113,7 @@ class Line:
 
 def lines(rows: Iterable[Row], name: str) -> list[Line]:
     """A line for every cell with a row: data set, noise, rate, then method as in the paper."""
-    paper, experiment = find(name)
+    paper, experiment = find_experiment(name)
     printed = {(c.dataset, c.noise, c.rate, c.method): c for c in paper.published(experiment)}
     found = []
     for (protocol, dataset, noise, rate, method), group in by_cell(rows).items():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tolerant.experiment.names import method_name
-from tolerant.experiment.papers import find, gce2018, papers
+from tolerant.experiment.papers import find_experiment, gce2018, papers
 from tolerant.experiment.store import Row, Store
 from tolerant.files import write_atomic
 from tolerant.markdown import markdown_table
@@ -21,7 +21,7 @@ from tolerant.report.comparison import (
     table_with_notes,
     unbroken,
 )
-from tolerant.report.drawing import save
+from tolerant.report.drawing import save_figure
 from tolerant.report.figure import PICTURES, differences
 from tolerant.report.selection import NO_ROWS, RULES, accuracy, by_cell, cost, select
 
@@ -32,7 +32,7 @@ SHOWN = ("cce", "forward-true", "lq", "truncated-lq")
 PLAIN, PRUNED = "lq", "truncated-lq"
 
 
-def write_page(page: Path, store: Store) -> None:
+def fill_page(page: Path, store: Store) -> None:
     """Write every marked block of a Markdown file anew, its pictures into `figures` beside it."""
     text = page.read_text("utf-8")
     folder = page.parent / "figures"
@@ -77,9 +77,9 @@ def _block(store: Store, name: str, changed: str, folder: Path) -> str | None:
         if not is_picture:
             return text_of(store, name, rows, table)
         drawn = differences(table, name) if table else None
-        title = find(name)[1].title.lower()
+        title = find_experiment(name)[1].title.lower()
         shows = f"Our accuracy minus the paper's, with intervals, for each cell of {title}."
-    return f"![{shows}](figures/{save(drawn, folder, name).name})" if drawn else NO_ROWS
+    return f"![{shows}](figures/{save_figure(drawn, folder, name).name})" if drawn else NO_ROWS
 
 
 def text_of(store: Store, name: str, rows: Sequence[Row], table: list[Line]) -> str:
@@ -119,7 +119,7 @@ def brief_table1(rows: Sequence[Row], by_people: Sequence[Row]) -> str:
 
 
 def _printed_cells() -> int:
-    paper, experiment = find("table1")
+    paper, experiment = find_experiment("table1")
     return len(paper.published(experiment))
 
 
@@ -135,7 +135,7 @@ def gains(rows: Sequence[Row], name: str) -> str:
     A line for each cell in which both methods have a run of one seed; beside it the paper's difference.
     """
     cells = by_cell(rows)
-    paper, experiment = find(name)
+    paper, experiment = find_experiment(name)
     printed = {(c.dataset, c.noise, c.rate, c.method): c.mean for c in paper.published(experiment)}
     body = []
     for line in (line for line in lines(rows, name) if line.method == PRUNED):

@@ -91,7 +91,9 @@ def curve(
         axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.2, lw=0)
 
 
-def finish(axis: Axes, *, legend: bool = True, bottom: float | None = None, top: float | None = None) -> None:
+def finish_axis(
+    axis: Axes, *, legend: bool = True, bottom: float | None = None, top: float | None = None
+) -> None:
     if not axis.lines:
         axis.text(0.5, 0.5, "no stored rows", transform=axis.transAxes, ha="center", color="#666666")
         axis.set_xticks([])
@@ -104,7 +106,7 @@ def finish(axis: Axes, *, legend: bool = True, bottom: float | None = None, top:
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
 
 
-def save(figure: Figure, folder: Path, name: str) -> Path:
+def save_figure(figure: Figure, folder: Path, name: str) -> Path:
     """As a PNG file; where it lies."""
     buffer = io.BytesIO()
     # Without the version in its metadata a figure of the same rows is the same file.
@@ -131,4 +133,4 @@ def shared_legend(figure: Figure, axes: Sequence[Axes], columns: int = 6, first:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
     for axis in axes:
         if not axis.has_data():
-            finish(axis)
+            finish_axis(axis)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tolerant.data import CARDS
 from tolerant.experiment.names import protocol_changes
-from tolerant.experiment.papers import find, gce2018
+from tolerant.experiment.papers import find_experiment, gce2018
 from tolerant.experiment.store import Row, Store
 from tolerant.report import drawing as draw
 from tolerant.report import rounds
@@ -40,7 +40,7 @@ def figure1(store: Store, rows: Sequence[Row]) -> Figure:
             colour = _colours(METHODS)[loss]
             drawn += (chosen := _where(rows, dataset=dataset, noise_rate=0.0, loss=loss))
             draw.curve(axis, store, chosen, "test_accuracy", colour, METHODS[loss], 100)
-        draw.finish(axis)
+        draw.finish_axis(axis)
     axis = axes[2]
     axis.set_title("(c) CIFAR-10, uniform noise 0.4", loc="left")
     axis.set_ylabel("mean $p_y$ on training rows")
@@ -49,7 +49,7 @@ def figure1(store: Store, rows: Sequence[Row]) -> Figure:
         for column, kind, line in (("p_y_right", "right", "-"), ("p_y_wrong", "wrong", "--")):
             label = f"{draw.in_math(METHODS[loss])}, {kind} labels"
             draw.curve(axis, store, chosen, column, _colours(METHODS)[loss], label, line=line)
-    draw.finish(axis, bottom=0, top=1)
+    draw.finish_axis(axis, bottom=0, top=1)
     draw.caption(figure, "Figure 1" + _runs(drawn))
     return figure
 
@@ -70,7 +70,7 @@ def figure2(store: Store, rows: Sequence[Row]) -> Figure:
             axis.set_ylabel(label)
             for q, chosen, colour in zip(Q_VALUES, curves, LINE_COLOURS, strict=True):
                 draw.curve(axis, store, chosen, name, colour, f"q = {q:g}", scale)
-            draw.finish(axis, legend=False)
+            draw.finish_axis(axis, legend=False)
     draw.shared_legend(figure, axes)
     draw.caption(figure, "Figure 2: $L_q$ on CIFAR-10, uniform noise" + _runs(drawn))
     return figure
@@ -104,7 +104,7 @@ def pruning(store: Store, rows: Sequence[Row]) -> Figure:
                 name = data_set_title(dataset) if by_people else f"{noise} {rate:g}"
                 colour = LINE_COLOURS[(place if by_people else rates.index(rate)) % len(LINE_COLOURS)]
                 draw.curve(axis, store, groups[cell], column, colour, name, line=NOISE_LINES.get(noise, "-"))
-            draw.finish(axis, legend=False, bottom=-0.03, top=1.03)  # shares, all on one scale
+            draw.finish_axis(axis, legend=False, bottom=-0.03, top=1.03)  # shares, all on one scale
             axis.margins(x=0)
             axis.set_xlim(left=0)  # precision begins with the first pruning, the others with the run
     draw.shared_legend(figure, axes, columns=4)
@@ -123,7 +123,7 @@ def _pruning_panel(cell: Cell) -> str:
 @draw.styled
 def differences(table: Sequence[Line], name: str) -> Figure:
     """Ours minus the paper's for every cell of an experiment, with the 95 % interval where there is one."""
-    paper, experiment = find(name)
+    paper, experiment = find_experiment(name)
     colours = _colours(paper.methods)
     table = [line for line in table if line.paper is not None]
     places = sorted({(line.dataset, line.noise) for line in table}, key=_paper_place)

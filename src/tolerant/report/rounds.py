@@ -85,7 +85,7 @@ def picture(store: Store, rows: Sequence[Row]) -> Figure:
         for (method, _), (x, y) in zip(there, points, strict=True):
             axis.plot(x, y, "o" if method == "rounds" else "s", color=colour)
     axis.set_ylabel("test accuracy (%)")
-    draw.finish(axis)
+    draw.finish_axis(axis)
     axis.set_xlabel("seconds of one GPU a run")
     draw.caption(figure, "Rounds (circles) and the paper's truncated $L_q$ (squares)")
     return figure

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tolerant.experiment.names import method_name, protocol_changes, protocol_name
-from tolerant.experiment.papers import find
+from tolerant.experiment.papers import find_experiment
 from tolerant.experiment.store import Row, Store
 
 # The three ways to choose the epoch whose test accuracy is reported. Only the first two can be
@@ -30,7 +30,7 @@ def select(store: Store, name: str, *, changed: str = "") -> list[Row]:
     field) the newest counts: two of them would pass for two seeds.
     """
     changed = ",".join(sorted(word.strip() for word in changed.split(",")))
-    paper, experiment = find(name)
+    paper, experiment = find_experiment(name)
     wanted = paper.protocol(experiment)
     chosen: dict[tuple[object, ...], Row] = {}
     for row in store.rows():

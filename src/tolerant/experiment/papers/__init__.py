@@ -136,10 +136,10 @@ def computed() -> dict[str, tuple[Paper, str]]:
     return {paper.called(name): (paper, name) for paper in papers() for name in paper.computed}
 
 
-def find(name: str) -> tuple[Paper, Experiment]:
+def find_experiment(name: str) -> tuple[Paper, Experiment]:
     """The experiment of this name, and its paper.
 
-    >>> find("tabel1")
+    >>> find_experiment("tabel1")
     Traceback (most recent call last):
         ...
     ValueError: unknown experiment 'tabel1'. Did you mean 'table1'?

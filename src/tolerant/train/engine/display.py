@@ -84,7 +84,7 @@ class Display:
                 # Just after an epoch the stepper still counts the steps of that one.
                 done = run.epoch if new else min(len(run.history) + part, run.epoch + 1)
                 short = self._bars.console.width < _WIDE
-                numbers = describe(run.history[-1], short=short) if run.history else ""
+                numbers = epoch_in_words(run.history[-1], short=short) if run.history else ""
                 self._bars.update(self._tasks[index], completed=done, numbers=numbers)
         elif new and self.mode == "lines":
             for record in run.history[self._shown[index] :]:
@@ -97,13 +97,13 @@ class Display:
         self._shown[index] = len(run.history)
 
 
-def describe(record: Record, *, short: bool = False) -> str:
+def epoch_in_words(record: Record, *, short: bool = False) -> str:
     """One epoch in one line.
 
     >>> epoch = {"train_loss": 0.5, "validation_accuracy": 0.8123, "images_per_s": 24100.0}
-    >>> describe(epoch)
+    >>> epoch_in_words(epoch)
     'loss 0.5000  validation 81.23%  24,100 rows/s'
-    >>> describe(epoch, short=True)
+    >>> epoch_in_words(epoch, short=True)
     'val 81.2%  24,100/s'
     """
     parts = [] if short else [f"loss {record['train_loss']:.4f}"]
@@ -120,7 +120,7 @@ def describe(record: Record, *, short: bool = False) -> str:
 
 def _print_epoch(run: Run | Chain, record: Record) -> None:
     total = run.recipe.epochs
-    text = f"epoch {record['epoch'] + 1:>{len(str(total))}}/{total}  {describe(record)}"
+    text = f"epoch {record['epoch'] + 1:>{len(str(total))}}/{total}  {epoch_in_words(record)}"
     print(_prefix(run) + text, file=sys.stderr, flush=True)
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from tolerant.train.rounds.gather import gather_rows
 from tolerant.train.rounds.guards import Guards
-from tolerant.train.rounds.pruner_input import read_ids, read_labels, read_p_y, read_positions
+from tolerant.train.rounds.pruner_input import number_ids, read_p_y, read_positions, small_labels
 from tolerant.train.rounds.sampler import KeptSampler
 from tolerant.train.rounds.schedule import check_k
 
@@ -72,8 +72,8 @@ class Pruner:
         check_k(k)
         self.k = float(k)
         self.guards = guards
-        self.num_rows, self._position, self._digest = read_ids(ids_or_num_rows)
-        self._labels = None if given_labels is None else read_labels(given_labels, self.num_rows)
+        self.num_rows, self._position, self._digest = number_ids(ids_or_num_rows)
+        self._labels = None if given_labels is None else small_labels(given_labels, self.num_rows)
         self._p_y = np.full(self.num_rows, np.nan, dtype=np.float32)  # NaN: not scored yet
         self._kept = np.ones(self.num_rows, dtype=np.bool_)
         self._kept_is_lent = False

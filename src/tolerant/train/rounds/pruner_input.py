@@ -31,7 +31,7 @@ def read_positions(name: str, values: Any, num_rows: int) -> np.ndarray:
     return index.astype(np.int64, copy=False)
 
 
-def read_ids(source: Any) -> tuple[int, dict[Hashable, int] | None, str]:
+def number_ids(source: Any) -> tuple[int, dict[Hashable, int] | None, str]:
     """Number of rows, position by id (None: ids are positions), digest of ids and order."""
     if isinstance(source, int | np.integer) and not isinstance(source, bool):
         if source < 1:
@@ -54,7 +54,7 @@ def read_ids(source: Any) -> tuple[int, dict[Hashable, int] | None, str]:
     return len(source), position, digest.hexdigest()
 
 
-def read_labels(given_labels: Any, num_rows: int) -> np.ndarray:
+def small_labels(given_labels: Any, num_rows: int) -> np.ndarray:
     """[N] in the smallest unsigned integer type: one byte per row up to 256 classes.
 
     Not by `checks.check_labels`, whose int64 would take 800 MB for the 10^8 rows that a pruner can hold.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tolerant.experiment.papers.gce2018.grids import build
+from tolerant.experiment.papers.gce2018.grids import spec_of
 from tolerant.experiment.spec import RunSpec
 from tolerant.train import Recipe
 
@@ -24,7 +24,7 @@ RECIPE = Recipe(
 def digits(seeds: Iterable[int]) -> list[RunSpec]:
     """Five methods at two rates of uniform noise."""
     return [
-        build(
+        spec_of(
             method,
             dataset="digits",
             model="mlp",

@@ -49,7 +49,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(
+def spec_of(
     method: str, *, recipe: Recipe, seed: int, prune_start: int | None = None, **values: Any
 ) -> RunSpec:
     """One spec of a method by its name in the paper's tables; it prunes from the first milestone on."""
@@ -62,7 +62,7 @@ def build(
 def table1(seeds: Iterable[int]) -> list[RunSpec]:
     """Closed-set noise: three data sets, two kinds of noise at four rates, six methods."""
     return [
-        build(method, dataset=dataset, noise=noise, noise_rate=rate, seed=seed, **preset)
+        spec_of(method, dataset=dataset, noise=noise, noise_rate=rate, seed=seed, **preset)
         for seed in seeds
         for dataset, preset in DATASETS.items()
         for noise, rates in RATES.items()
@@ -74,7 +74,7 @@ def table1(seeds: Iterable[int]) -> list[RunSpec]:
 def table2(seeds: Iterable[int]) -> list[RunSpec]:
     """Open-set noise: CIFAR-100 pictures in CIFAR-10, and closed-set noise with the same CNN."""
     return [
-        build(
+        spec_of(
             method,
             dataset="cifar10",
             model="cnn8",
@@ -120,7 +120,7 @@ def figure2(seeds: Iterable[int]) -> list[RunSpec]:
 def cifar_n(seeds: Iterable[int]) -> list[RunSpec]:
     """Labels by people (Wei et al. 2022) under table 1's recipe; the paper has no such table."""
     return [
-        build(method, dataset=dataset, noise="human", seed=seed, **DATASETS[like])
+        spec_of(method, dataset=dataset, noise="human", seed=seed, **DATASETS[like])
         for seed in seeds
         for dataset, like in HUMAN.items()
         for method in ("cce", "lq", "truncated-lq")
