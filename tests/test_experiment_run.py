@@ -42,7 +42,7 @@ from tolerant.experiment.engines import local
 from tolerant.experiment.engines.local import Runner
 from tolerant.experiment.engines.processes import run_in_processes
 from tolerant.experiment.one_run import Outcome, Reservation
-from tolerant.experiment.row import choose
+from tolerant.experiment.row import by_rule
 from tolerant.experiment.spec import rows_by_key
 from tolerant.experiment.time_left import GridProgress
 from tolerant.experiment.training_data import TrainingData, training_data
@@ -372,12 +372,12 @@ def test_the_rules_choose_their_epochs() -> None:
         {"validation_accuracy": v, "test_accuracy": t}
         for v, t in ((0.5, 0.6), (0.7, 0.5), (0.7, 0.9), (0.6, 0.8))
     ]
-    assert {rule: at["epoch"] for rule, at in choose(history).items()} == {
+    assert {rule: at["epoch"] for rule, at in by_rule(history).items()} == {
         "noisy_validation": 1,
         "last_epoch": 3,
         "best_test": 2,
     }
-    assert list(choose([{"test_accuracy": 0.5}])) == ["last_epoch", "best_test"]
+    assert list(by_rule([{"test_accuracy": 0.5}])) == ["last_epoch", "best_test"]
 
 
 @pytest.mark.parametrize("noise", ["uniform", "symmetric", "class-dependent", "none"])

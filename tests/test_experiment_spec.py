@@ -132,7 +132,7 @@ def test_grids_round_trip_and_have_no_doubles(name: str) -> None:
         ({"prune": {"start": 3}}, "unknown prune key 'start'. Did you mean 'start_epoch'?"),
         ({"noise_rate": 1.5}, "noise_rate must be in"),
         ({"transition": "guess"}, "transition must be one of"),
-        ({"anchor_percentile": 0}, "anchor_percentile must be a number in (0, 100]; got 0"),
+        ({"anchor_percentile": 0}, "anchor_percentile must be in (0, 100]; got 0"),
     ],
 )
 def test_wrong_specs_are_named(values: dict[str, Any], message: str) -> None:
@@ -211,7 +211,7 @@ WRONG_CHANGES = {
     "model.hidden=ab": "hidden must be widths of 1 or more",
     "batch_size=5000": "batch_size must be at most the number of training rows; got 5000 with 1294 rows",
     "validation_fraction=0.9999": "1438 rows cannot be split",
-    "lr=Infinity": "lr must be a number; got inf",
+    "lr=Infinity": "lr must be a finite number above 0; got inf",
     "epochs=null": "epochs must be a whole number of at least 1; got None",
     "epochs=few": "epochs must be a whole number of at least 1; got 'few'",
     "noise=foo": "noise must be one of uniform, ",

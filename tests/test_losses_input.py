@@ -65,7 +65,7 @@ def test_at_the_ends_of_a_domain_the_loss_still_falls_with_p_y(name, parameter):
 def test_hyper_parameters_outside_their_domain(name, parameter):
     domain = REGISTRY[name].domains[parameter]
     for value in just_outside(domain):
-        with pytest.raises(ValueError, match=f"^{parameter} must be in .*; got"):
+        with pytest.raises(ValueError, match=f"^{parameter} must be .*; got"):
             make_loss(name, **{parameter: value})
 
 
@@ -226,7 +226,7 @@ def test_a_hyper_parameter_that_is_set_later_counts(name):
     assert getattr(loss, parameter) == other
     assert f"{parameter}={other}" in repr(loss)
     assert torch.equal(loss(logits, LABELS), make_loss(name, **{parameter: other})(logits, LABELS))
-    with pytest.raises(ValueError, match=f"^{parameter} must be in"):
+    with pytest.raises(ValueError, match=f"^{parameter} must be .*; got"):
         setattr(loss, parameter, math.nan)
     assert getattr(loss, parameter) == other
 

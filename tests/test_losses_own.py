@@ -171,7 +171,7 @@ def test_a_number_that_is_set_later_counts_and_is_checked(loss):
     assert type(own.epsilon) is float
     assert own(logits, labels) == loss(epsilon=0.25)(logits, labels)
     for wrong in (math.nan, "0.5", None):
-        with pytest.raises(ValueError, match=r"^epsilon must be in .*; got"):
+        with pytest.raises(ValueError, match=r"^epsilon must be .*; got"):
             own.epsilon = wrong
     assert own.epsilon == 0.25
 
@@ -188,7 +188,7 @@ def test_a_backward_pass_has_the_numbers_of_its_forward_pass(impl, dtype):
 
 
 def test_arguments_are_those_of_the_class():
-    with pytest.raises(ValueError, match=r"epsilon must be in \[-1, inf\); got -2"):
+    with pytest.raises(ValueError, match=r"epsilon must be a finite number of at least -1; got -2"):
         Poly1Loss(epsilon=-2)
     with pytest.raises(
         TypeError, match=r"Poly1Loss has no argument 'eps'. It takes: epsilon, weight, ignore"

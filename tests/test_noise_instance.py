@@ -94,7 +94,7 @@ def test_bytes_count_as_0_to_1_and_rows_may_come_on_demand() -> None:
         ({"inputs": np.array([[0.0], [1.0], [np.nan], [1.0]])}, "finite; row 2 is not"),
         ({"true_labels": [0, 1, 2, 3]}, "got 2 in row 2"),
         ({"rate": 1.5}, "rate"),
-        ({"std": 0.0}, "std must be a number above 0; got 0.0"),
+        ({"std": 0.0}, "std must be a finite number above 0; got 0.0"),
         ({"std": "wide"}, "std"),
         ({"num_classes": 1}, "num_classes"),
         ({"seed": -3}, "seed"),

@@ -163,7 +163,7 @@ def test_more_than_the_machine_has_is_refused() -> None:
         _check_room({"CPU": 2.0}, Cluster(cpus=3.0))
     with pytest.raises(ValueError, match="gpus must be at most the 0 of this machine"):
         _check_room({"CPU": 2.0}, Cluster(gpus=0.5))
-    with pytest.raises(ValueError, match="0 or more"):
+    with pytest.raises(ValueError, match="must be a finite number of at least 0"):
         Cluster(gpus=-1.0)
 
 

@@ -51,7 +51,7 @@ def test_a_larger_sample_begins_with_the_smaller_one() -> None:
 
 def test_what_cannot_be_drawn_is_refused() -> None:
     data, suspects, reviewed = rows()
-    with pytest.raises(ValueError, match="count must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="count must be a whole number of at least 1; got 0"):
         draw_sample(suspects, data, reviewed, 0, seed=0)
     with pytest.raises(ValueError, match="a person has decided every label"):
         draw_sample(suspects, data, np.ones(400, bool), 5, seed=0)

@@ -216,7 +216,7 @@ def test_memory_of_a_failed_run_is_there_for_those_beside_it(monkeypatch):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="side_by_side must be 1 or more; got 0"):
+    with pytest.raises(ValueError, match="side_by_side must be a whole number of at least 1; got 0"):
         Fleet(side_by_side=0)
     with pytest.raises(ValueError, match="progress must be 'auto', 'bar', 'lines' or 'quiet'"):
         Display("loud")

@@ -644,7 +644,7 @@ def test_what_cannot_be_trained_is_refused_at_once():
         fit(data, sample_weight=np.ones(3))
     with pytest.raises(ValueError, match=r"need a loss with a reduction; Hinge has none\. Leave"):
         fit(data, loss=Hinge(), sample_weight=np.ones(len(data)))
-    with pytest.raises(ValueError, match="checkpoint_every must be 1 or more; got 0"):
+    with pytest.raises(ValueError, match="checkpoint_every must be a whole number of at least 1; got 0"):
         fit(data, checkpoint_every=0)
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda'"):
         train(data, model="mlp", loss="lq", device="mps")

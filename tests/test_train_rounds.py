@@ -371,7 +371,7 @@ def test_pictures_are_taught_too():
             "networks must be the same; got 2",
         ),
         ((Round(epochs=2, loss="lqq"),), "lqq"),
-        ((Round(epochs=2, mixup=-1.0),), "mixup must be 0 or more"),
+        ((Round(epochs=2, mixup=-1.0),), "mixup must be a finite number of at least 0"),
     ],
 )
 def test_a_round_that_cannot_run_is_refused_before_the_first_epoch(rounds, message):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,52 @@ def check_whole(value: Any, name: str, *, least: int) -> int:
     if not is_whole(value) or operator.index(value) < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
     return operator.index(value)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The numbers that an argument may be: an interval, without its open ends. None of them is infinite.
+
+    >>> Domain(0, 1).check("q", 0.7)
+    >>> Domain(0, 1, open_low=True).check("k", 0)
+    Traceback (most recent call last):
+    ValueError: k must be in (0, 1]; got 0.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    open_high: bool = False
+    integer: bool = False
+    way_out: str = ""
+
+    @property
+    def kind(self) -> type[float]:
+        return int if self.integer else float
+
+    def __contains__(self, value: object) -> bool:
+        number = int if self.integer else (int, float)
+        # Not math.isfinite: torch.compile cannot follow it once a number differs from call to call.
+        if isinstance(value, bool) or not isinstance(value, number) or not abs(value) < math.inf:
+            return False
+        above = value > self.low if self.open_low else value >= self.low
+        below = value < self.high if self.open_high else value <= self.high
+        return above and below
+
+    def check(self, name: str, value: object) -> None:
+        if value not in self:
+            raise ValueError(f"{name} must be {self}; got {value!r}. {self.way_out}".rstrip())
+
+    def __str__(self) -> str:
+        number = "a whole number" if self.integer else "a finite number"
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            ends = "[("[self.open_low], "])"[self.open_high]
+            return f"{number} " * self.integer + f"in {ends[0]}{self.low:g}, {self.high:g}{ends[1]}"
+        if math.isfinite(self.low):
+            return f"{number} {'above' if self.open_low else 'of at least'} {self.low:g}"
+        if math.isfinite(self.high):
+            return f"{number} {'below' if self.open_high else 'of at most'} {self.high:g}"
+        return number
 
 
 def check_num_classes(value: Any) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
+from tolerant.checks import Domain
 from tolerant.experiment.names import method_name
 from tolerant.losses.registry import loss_class
 from tolerant.train import PruneSchedule, Recipe, Round
@@ -69,11 +70,9 @@ class RunSpec:
             object.__setattr__(self, "rounds", tuple(self.rounds))
             total = sum(each.epochs for each in self.rounds)
             object.__setattr__(self, "recipe", replace(self.recipe, epochs=total))
-        if not 0 <= self.noise_rate <= 1:
-            raise ValueError(f"noise_rate must be in [0, 1]; got {self.noise_rate!r}.")
-        percentile = self.anchor_percentile
-        if percentile is not None and not (type(percentile) in (int, float) and 0 < percentile <= 100):
-            raise ValueError(f"anchor_percentile must be a number in (0, 100]; got {percentile!r}.")
+        Domain(0, 1).check("noise_rate", self.noise_rate)
+        if self.anchor_percentile is not None:
+            Domain(0, 100, open_low=True).check("anchor_percentile", self.anchor_percentile)
         if self.transition not in get_args(TransitionSource):
             raise ValueError(
                 f"transition must be one of {', '.join(get_args(TransitionSource))}; got {self.transition!r}."

@@ -6,12 +6,12 @@ mean. `registry` lists the losses by name, `combine` makes losses of losses, `bi
 heads.
 """
 
+from tolerant.checks import Domain as Domain
 from tolerant.losses.binary import BinaryLqLoss as BinaryLqLoss
 from tolerant.losses.combine import BackwardCorrected as BackwardCorrected
 from tolerant.losses.combine import ForwardCorrected as ForwardCorrected
 from tolerant.losses.combine import SumLoss as SumLoss
 from tolerant.losses.declaration import Common as Common
-from tolerant.losses.declaration import Domain as Domain
 from tolerant.losses.full_row import *  # noqa: F403
 from tolerant.losses.linear import LinearLqLoss as LinearLqLoss
 from tolerant.losses.module import PhiLoss as PhiLoss

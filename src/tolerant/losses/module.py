@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, Protocol, 
 import numpy as np
 from torch import Tensor, nn
 
+from tolerant.checks import Domain
 from tolerant.kernels import can, cpu, plain
 from tolerant.kernels.plain import finite_rows, weigh
 from tolerant.kernels.triton.loss import phi_loss
-from tolerant.losses.declaration import Domain, declare, refuse_unknown
+from tolerant.losses.declaration import declare, refuse_unknown
 from tolerant.losses.input_checks import check_impl, check_reduction
 from tolerant.losses.reduction import to_rows, weigh_rows
 

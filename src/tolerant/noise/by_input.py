@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tolerant.checks import check_labels, check_num_classes, check_rate, check_rows, check_seed
+from tolerant.checks import Domain, check_labels, check_num_classes, check_rate, check_rows, check_seed
 from tolerant.noise.corrupt import (
     GENERATOR,
     Corruption,
@@ -48,8 +48,7 @@ def instance_dependent(
     0.39
     """
     num_classes, rate, seed = check_num_classes(num_classes), check_rate(rate), check_seed(seed)
-    if not (isinstance(std, int | float) and 0.0 < std < float("inf")):
-        raise ValueError(f"std must be a number above 0; got {std!r}.")
+    Domain(0, open_low=True).check("std", std)
     true = check_labels(true_labels, num_classes, "true_labels")
     check_rows(inputs, true)
     flip_rates = _truncated_normal(rate, std, seed, len(true))

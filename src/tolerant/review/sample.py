@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.checks import check_whole
 from tolerant.data.dataset import NoisyDataset
 from tolerant.suspects import Suspects
 
@@ -24,8 +25,7 @@ def draw_sample(
 
     Each is listed with its given label alone: nothing is suggested.
     """
-    if count < 1:
-        raise ValueError(f"count must be at least 1; got {count!r}.")
+    check_whole(count, "count", least=1)
     if reviewed.all():
         raise ValueError("a person has decided every label: there is no row left to draw.")
     index = np.random.default_rng(seed).permutation(np.flatnonzero(~reviewed))[:count]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tolerant.checks import Domain
 from tolerant.experiment.engines.local import MAX_DEATHS, RETRY_S, Queue, Runner, fixed_threads
 from tolerant.experiment.one_run import OnEpoch, Outcome, Reservation, Tell, describe_error, make_job
 from tolerant.experiment.row import History, make_row
@@ -36,8 +37,8 @@ class Cluster:
     """0.25: four runs share one. None: one where the cluster has any and the device is not "cpu"."""
 
     def __post_init__(self) -> None:
-        if self.cpus < 0 or (self.gpus or 0) < 0:
-            raise ValueError(f"cpus and gpus must be 0 or more; got {self.cpus!r} and {self.gpus!r}.")
+        Domain(0).check("cpus", self.cpus)
+        Domain(0).check("gpus", self.gpus or 0)
 
 
 def run_on_ray(

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from tolerant.checks import check_whole
 from tolerant.train.engine.chain import Chain
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.display import Display, ProgressMode
@@ -49,9 +50,7 @@ class Fleet:
         progress: ProgressMode = "auto",
         graph: bool | None = None,
     ) -> None:
-        if side_by_side < 1:
-            raise ValueError(f"side_by_side must be 1 or more; got {side_by_side!r}.")
-        self.side_by_side = side_by_side
+        self.side_by_side = check_whole(side_by_side, "side_by_side", least=1)
         self.device = pick_device(device)
         self.progress: ProgressMode = progress
         self.graph = graph

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tolerant.checks import check_transition
+from tolerant.checks import check_transition, check_whole
 from tolerant.data.dataset import NoisyDataset, split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
@@ -159,8 +159,7 @@ class Job:
                 self._check_alike(name, other)
         if self.sample_weight is not None:
             _check_weight(self.sample_weight, len(self.dataset), train_index)
-        if self.checkpoint_every < 1:
-            raise ValueError(f"checkpoint_every must be 1 or more; got {self.checkpoint_every!r}.")
+        check_whole(self.checkpoint_every, "checkpoint_every", least=1)
 
     def _check_alike(self, name: str, other: NoisyDataset) -> None:
         if not len(other):

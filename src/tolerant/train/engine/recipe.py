@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from numbers import Real
 from typing import Any, Literal, get_args
 
-from tolerant.checks import check_whole, is_whole, unwrap_numbers
+from tolerant.checks import Domain, check_whole, is_whole, unwrap_numbers
 from tolerant.hints import did_you_mean
 
 Augment = Literal["flip-crop", "flip", "crop", "strong", "none"]
@@ -102,28 +101,12 @@ class Recipe:
         for name in ("compile", "nesterov", "mirror"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}.")
-        at_least_0 = ("weight_decay", "lr_step_decay", "mixup")
-        below_1 = ("momentum", "dropout", "validation_fraction", "warm_up", "average")
-        for name in ("lr", "lr_decay", *at_least_0, *below_1):
-            if not _is_number(getattr(self, name)):
-                raise ValueError(f"{name} must be a number; got {getattr(self, name)!r}.")
-        for name in ("lr", "lr_decay"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0; got {getattr(self, name)!r}.")
-        for name in below_1:
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)!r}.")
-        for name in at_least_0:
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be 0 or more; got {getattr(self, name)!r}.")
+        for name, domain in _NUMBERS.items():
+            domain.check(name, getattr(self, name))
+        if self.batch_norm_momentum is not None:
+            _OF_BATCH_NORM.check("batch_norm_momentum", self.batch_norm_momentum)
         if self.nesterov and not (self.optimizer == "sgd" and self.momentum):
             raise ValueError("nesterov=True needs optimizer='sgd' with a momentum above 0.")
-        momentum = self.batch_norm_momentum
-        if momentum is not None and not (_is_number(momentum) and 0 < momentum <= 1):
-            raise ValueError(
-                f"batch_norm_momentum must be in (0, 1]; got {self.batch_norm_momentum!r}. "
-                "None leaves the model's own."
-            )
         rising = list(self.milestones) == sorted(set(self.milestones))
         if not rising or min(self.milestones, default=1) < 1:
             raise ValueError(f"milestones must be rising epochs, 1 or more; got {self.milestones!r}.")
@@ -172,10 +155,6 @@ class Recipe:
         return cls(**values)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) != math.inf
-
-
 def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
     """A ValueError for the first key that is not a field of the dataclass ``cls``."""
     known = [field.name for field in fields(cls)]
@@ -195,6 +174,15 @@ _LATER = (
     "mixup",
     "average",
 )  # than the first stored rows
+
+_NUMBERS = {
+    **dict.fromkeys(("lr", "lr_decay"), Domain(0, open_low=True)),
+    **dict.fromkeys(("weight_decay", "lr_step_decay", "mixup"), Domain(0)),
+    **dict.fromkeys(
+        ("momentum", "dropout", "validation_fraction", "warm_up", "average"), Domain(0, 1, open_high=True)
+    ),
+}
+_OF_BATCH_NORM = Domain(0, 1, open_low=True, way_out="None leaves the model's own.")
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "augment": get_args(Augment),

@@ -6,7 +6,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from tolerant.checks import unwrap_numbers
+from tolerant.checks import Domain, unwrap_numbers
+
+_SHARE = Domain(0, 1, open_low=True, way_out="To train on all rows, do not prune.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +36,7 @@ class Guards:
     def __post_init__(self) -> None:
         unwrap_numbers(self)
         for field in fields(self):
-            share = getattr(self, field.name)
-            if isinstance(share, bool) or not (isinstance(share, int | float) and 0 < share <= 1):
-                raise ValueError(
-                    f"{field.name} must be in (0, 1]; got {share!r}. To train on all rows, do not prune."
-                )
+            _SHARE.check(field.name, getattr(self, field.name))
 
     def hold_back(self, pruned: int, num_rows: int) -> bool:
         """Whether a round after which so many of all rows would be pruned is left out."""

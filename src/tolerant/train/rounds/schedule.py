@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 
+import numpy as np
 from torch import Tensor
 
-from tolerant.checks import check_whole, unwrap_numbers
+from tolerant.checks import Domain, check_whole, unwrap_numbers
+
+_K = Domain(0, 1, open_low=True, open_high=True, way_out="To train on all rows, do not prune.")
 
 
 @dataclass(frozen=True)
@@ -39,5 +41,4 @@ class PruneSchedule:
 
 def check_k(k: float) -> None:
     """A threshold of pruning."""
-    if not isinstance(k, Real | Tensor) or not 0 < k < 1:
-        raise ValueError(f"k must be in (0, 1); got {k!r}. To train on all rows, do not prune.")
+    _K.check("k", k.item() if isinstance(k, Tensor | np.generic) else k)
