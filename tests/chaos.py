@@ -44,8 +44,7 @@ from train_helpers import table
 
 from tolerant.data import Source
 from tolerant.experiment import Store, changed, named_grid, part, run
-from tolerant.own_data import Settings
-from tolerant.own_data.run_folder import load_run
+from tolerant.own_data import Settings, load_run
 from tolerant.own_data.train_source import train_source
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from own_data_helpers import AT_ONCE, read, tolerant, write_pictures, write_table
 
+from tolerant.own_data import load_run
 from tolerant.own_data.exported.program import Program
-from tolerant.own_data.run_folder import load_run
 
 
 @pytest.fixture(scope="module")

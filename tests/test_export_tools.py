@@ -12,7 +12,7 @@ from own_data_helpers import AT_ONCE, read, tolerant, write_pictures, write_tabl
 from typer.testing import CliRunner
 
 from tolerant.cli import make_app
-from tolerant.review.corrections import read_corrections
+from tolerant.review import read_corrections
 
 
 @pytest.fixture(scope="module")

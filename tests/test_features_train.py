@@ -8,14 +8,13 @@ import shutil
 
 import numpy as np
 import pytest
-import typer.testing
+from own_data_helpers import tolerant
 from PIL import Image
 
 from tolerant import NoisyLabelClassifier
-from tolerant.cli import make_app
 from tolerant.data import features
 from tolerant.extras import install_command
-from tolerant.own_data.run_folder import load_run
+from tolerant.own_data import load_run
 from tolerant.suspects import find_suspects
 from tolerant.suspects.evidence import find_evidence
 
@@ -57,14 +56,6 @@ def folder(pictures, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(path)
     return tmp_path / "pictures"
-
-
-def tolerant(*words: object) -> str:
-    done = typer.testing.CliRunner().invoke(make_app(), list(map(str, words)), catch_exceptions=True)
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 FEW = ("--folds", 2, "--epochs", 8)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from tolerant import NoisyLabelClassifier
 from tolerant.data.features import load_body
-from tolerant.own_data.run_folder import load_run
+from tolerant.own_data import load_run
 from tolerant.train import Recipe, build
 from tolerant.train.engine.weights import Weights
 

@@ -23,8 +23,7 @@ from wrong_values import WRONG, wrong_in
 
 from tolerant import cli
 from tolerant.data import Source
-from tolerant.own_data import Settings
-from tolerant.own_data.run_folder import load_run
+from tolerant.own_data import Settings, load_run
 from tolerant.own_data.train_source import train_source
 from tolerant.train import DivergedError, train
 

@@ -12,8 +12,8 @@ import pytest
 from tolerant import find_suspects
 from tolerant.data import NoisyDataset
 from tolerant.own_data.rules import made_by_rules
+from tolerant.review import write_page
 from tolerant.review.charts import rate_in_words
-from tolerant.review.page import write_page
 from tolerant.review.sample import draw_sample
 from tolerant.suspects import RateInterval, Suspects
 

@@ -29,7 +29,7 @@ from train_helpers import quick, table
 import tolerant.files
 from tolerant.data import NoisyDataset
 from tolerant.losses import make_loss
-from tolerant.noise.transition import symmetric
+from tolerant.noise import symmetric
 from tolerant.threads import one_thread
 from tolerant.train import Callback, PruneSchedule, TrainResult, train
 from tolerant.train.engine.checkpoint import Checkpoints
