@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tolerant.checks import Domain, check_whole, is_whole, unwrap_numbers
 from tolerant.hints import did_you_mean
@@ -98,7 +98,7 @@ class Recipe:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
         for name, least in (("epochs", 1), ("batch_size", 2), ("score_every", 0), ("seed", 0)):
             check_whole(getattr(self, name), name, least=least)
-        for name in ("compile", "nesterov", "mirror"):
+        for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}.")
         for name, domain in _NUMBERS.items():
@@ -184,14 +184,6 @@ _NUMBERS = {
 }
 _OF_BATCH_NORM = Domain(0, 1, open_low=True, way_out="None leaves the model's own.")
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "augment": get_args(Augment),
-    "center": get_args(Center),
-    "scale": get_args(Scale),
-    "schedule": get_args(Schedule),
-    "decay_on": get_args(DecayOn),
-    "optimizer": get_args(OptimizerName),
-    "precision": get_args(Precision),
-    "prune_by": get_args(PruneBy),
-    "select": get_args(Select),
-}
+_HINTS = get_type_hints(Recipe)
+_CHOICES = {name: get_args(hint) for name, hint in _HINTS.items() if get_origin(hint) is Literal}
+_FLAGS = [name for name, hint in _HINTS.items() if hint is bool]
