@@ -34,7 +34,6 @@ class NFLLoss(RobustLoss):
     """Normalised focal loss."""
 
     name = "nfl"
-    limits = "gamma = 0: nce"
     paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
 
     def __init__(self, *, gamma: NotNegative = 0.5, **common: Unpack[Common]) -> None:
@@ -48,7 +47,6 @@ class NGCELoss(RobustLoss):
     """Normalised L_q (generalised cross entropy)."""
 
     name = "ngce"
-    limits = "q -> 0: nce; q = 1: mae / (2 C - 2)"
     paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
 
     def __init__(self, *, q: Q = 0.7, **common: Unpack[Common]) -> None:
@@ -70,7 +68,6 @@ class GJSLoss(RobustLoss):
     """
 
     name = "gjs"
-    limits = "one view: js"
     paper = "Englesson & Azizpour 2021, Generalized Jensen-Shannon Divergence Loss"
 
     def __init__(self, *, pi: Inside = 0.5, **common: Unpack[Common]) -> None:
@@ -112,7 +109,6 @@ class BootstrapLoss(RobustLoss):
     """
 
     name = "bootstrap-soft"
-    limits = "beta = 1: cce"
     paper = "Reed et al. 2014, Training Deep Neural Networks on Noisy Labels with Bootstrapping"
 
     def __init__(self, *, beta: Share = 0.95, **common: Unpack[Common]) -> None:

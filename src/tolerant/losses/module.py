@@ -84,7 +84,6 @@ class RobustLoss(NoTorchScript):
 
     name: ClassVar[str]  # in the registry
     paper: ClassVar[str] = ""
-    limits: ClassVar[str] = ""
     domains: ClassVar[dict[str, Domain]] = {}  # of the hyper-parameters; like the defaults, from `__init__`
     defaults: ClassVar[dict[str, Any]] = {}
 

@@ -119,7 +119,6 @@ class LqLoss(PhiLoss):
     """
 
     name = "lq"
-    limits = "q -> 0: cce; q = 1: mae / 2"
     paper = "Zhang & Sabuncu 2018, Generalized Cross Entropy Loss"
 
     def __init__(self, *, q: Q = 0.7, **common: Unpack[Common]) -> None:
@@ -149,7 +148,6 @@ class TruncatedLqLoss(LqLoss):
     """
 
     name = "truncated-lq"
-    limits = "k -> 0: lq"
     paper = "Zhang & Sabuncu 2018, Generalized Cross Entropy Loss"
 
     def __init__(self, *, q: Q = 0.7, k: K = 0.5, **common: Unpack[Common]) -> None:
@@ -174,7 +172,6 @@ class FocalLoss(PhiLoss):
     """
 
     name = "focal"
-    limits = "gamma = 0: cce"
     paper = "Lin et al. 2017, Focal Loss for Dense Object Detection"
 
     def __init__(self, *, gamma: NotNegative = 2.0, **common: Unpack[Common]) -> None:
@@ -200,7 +197,6 @@ class TaylorLoss(PhiLoss):
     """
 
     name = "taylor"
-    limits = "order = 1: mae / 2; order -> infinity: cce"
     paper = "Feng et al. 2020, Can Cross Entropy Loss Be Robust to Label Noise?"
 
     def __init__(self, *, order: Order = 2, **common: Unpack[Common]) -> None:
@@ -229,7 +225,6 @@ class RCELoss(PhiLoss):
     """
 
     name = "rce"
-    limits = "log_zero = -2: mae"
     paper = "Wang et al. 2019, Symmetric Cross Entropy for Robust Learning with Noisy Labels"
 
     def __init__(self, *, log_zero: LogZero = -4.0, **common: Unpack[Common]) -> None:
@@ -250,7 +245,6 @@ class SCELoss(RCELoss):
     """
 
     name = "sce"
-    limits = "beta = 0: alpha * cce; alpha = 0: beta * rce"
     paper = "Wang et al. 2019, Symmetric Cross Entropy for Robust Learning with Noisy Labels"
 
     def __init__(
@@ -278,7 +272,6 @@ class AGCELoss(PhiLoss):
     """
 
     name = "agce"
-    limits = "a -> 0: lq; q = 1: mae / 2"
     paper = "Zhou et al. 2021, Asymmetric Loss Functions for Learning with Noisy Labels"
 
     def __init__(self, *, a: Positive = 0.6, q: Positive = 0.6, **common: Unpack[Common]) -> None:
@@ -302,7 +295,6 @@ class AULLoss(PhiLoss):
     """
 
     name = "aul"
-    limits = "p = 1: mae / 2"
     paper = "Zhou et al. 2021, Asymmetric Loss Functions for Learning with Noisy Labels"
 
     def __init__(self, *, a: AboveOne = 6.3, p: Positive = 1.5, **common: Unpack[Common]) -> None:
@@ -348,7 +340,6 @@ class PHuberLoss(PhiLoss):
     """
 
     name = "phuber"
-    limits = "tau -> infinity: cce; tau -> 1: mae / 2"
     paper = "Menon et al. 2020, Can Gradient Clipping Mitigate Label Noise?"
 
     def __init__(self, *, tau: AboveOne = 10.0, **common: Unpack[Common]) -> None:
@@ -375,7 +366,6 @@ class JSLoss(PhiLoss):
     """
 
     name = "js"
-    limits = "pi -> 0: cce; pi -> 1: mae / 2"
     paper = "Englesson & Azizpour 2021, Generalized Jensen-Shannon Divergence Loss"
 
     def __init__(self, *, pi: Inside = 0.5, **common: Unpack[Common]) -> None:

@@ -1,4 +1,4 @@
-"""Every loss class by its name: it says its hyper-parameters with defaults and domains, limits, paper."""
+"""Every loss class by its name: it says its hyper-parameters with defaults and domains, and its paper."""
 
 from __future__ import annotations
 
