@@ -26,7 +26,7 @@ class Chain:
         self.job, self._device, self._graph = job, device, graph
         self._number = 0
         self._before: list[Record] = []  # of the rounds that are over
-        self._run = self._start(job.before)
+        self._run = self._start(None)
         self.result: TrainResult | None = None
         self.recipe: Recipe = replace(job.recipe, epochs=sum(each.epochs for each in job.rounds))
 
@@ -88,8 +88,7 @@ class Chain:
         with over.weights.replaced_by(weights):
             probs = over.probabilities()
         self._before, self._number = self.history, self._number + 1
-        first = 0 if self.job.before is None else self.job.before.number  # a teacher is a round, too
-        self._run = self._start(Before(first + self._number, probs, weights), over)
+        self._run = self._start(Before(self._number, probs, weights), over)
         yield True  # the next run has a stream of its own, which the fleet sees to between two steps
 
     def _make_result(self, last: TrainResult, time_s: float) -> TrainResult:

@@ -76,7 +76,7 @@ class Job:
     relabel: Relabel | None = None
     networks: int = 1
     before: Before | None = None
-    """The round before, or another teacher of the first one; None where there is none."""
+    """The round before; None in the first one."""
     fresh: bool = True
     trusted: np.ndarray | None = None
     """bool, by row: the label was checked by somebody, and is never changed or left out by `relabel`."""

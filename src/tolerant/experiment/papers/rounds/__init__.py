@@ -17,8 +17,8 @@ CHOICES = {
         "(results/bench/relabel.jsonl)."
     ),
     "selection": (
-        "The averaged weights of the last epoch, by the mean over a picture and its mirror image; no model is "
-        "chosen on any labels."
+        "The averaged weights of the last epoch, by the mean over a picture and its mirror image; no model "
+        "is chosen on any labels."
     ),
 }
 
