@@ -30,7 +30,7 @@ chaos: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/chaos.py --seed $(SEED) --trials $(TRIALS) --jobs $(JOBS)
 
 # The tables in the README and the docs, from the rows in results/.
-PAGES := README.md docs/reproduction.md docs/scaling.md docs/performance.md
+PAGES = $(shell grep -rl --include=*.md -e "<!-- report:" README.md docs)
 tables: $(VENV)/installed
 	for page in $(PAGES); do $(BIN)/python -m tolerant report --docs $$page || exit 1; done
 	$(BIN)/python benchmarks/tables.py $(PAGES)
