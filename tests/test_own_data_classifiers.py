@@ -34,6 +34,7 @@ from tolerant.data import TableEncoder
 from tolerant.data.dataset import LazySubset, NoisyDataset
 from tolerant.own_data.classifiers import discriminant
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
+from tolerant.own_data.classifiers.choose import members_for
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
 from tolerant.own_data.classifiers.disk import read_classifiers, write_classifiers
 from tolerant.own_data.classifiers.kept_scores import KeptScores
@@ -41,6 +42,7 @@ from tolerant.own_data.classifiers.reweigh import fit_lq
 from tolerant.own_data.classifiers.rows import columns, take
 from tolerant.own_data.classifiers.score import Scored, score_member
 from tolerant.own_data.out_of_fold import OutOfFold
+from tolerant.own_data.settings import Settings
 
 TABLE = [name for name in CLASSIFIERS if name in ("linear", "trees", "forest")]
 NOT_TRIED = ["extra-trees", "discriminant", "lightgbm", "xgboost"]  # on rows with categories
@@ -224,11 +226,20 @@ def test_scores_that_cannot_be_read_are_made_again(tmp_path):
     assert KeptScores(tmp_path, 3).get("linear", lambda: made) is made  # of other rows
 
 
-def test_numbers_are_tried_with_one_more_kind_of_trees(blobs):
+def test_numbers_are_tried_with_one_more_kind_of_trees_and_few_without_boosting(blobs):
     X, given, _ = blobs
-    model = NoisyLabelClassifier(folds=3, random_state=0).fit(X, given)
-    tried = [each.name for each in model.tried_]
-    assert tried[:4] == [*TABLE, "extra-trees"]
+    for times, names in ((2, [*TABLE, "extra-trees"]), (1, ["linear", "forest", "extra-trees"])):
+        rows = NoisyDataset(np.float32([*X] * times), [*given] * times, None, tuple("abc"))
+        assert [member.name for member in members_for(rows, Settings())] == names
+
+
+@pytest.mark.parametrize("name", ["trees", "lightgbm"])
+def test_boosting_learns_from_few_rows(blobs, name):
+    """With 40 rows in each leaf there is nothing to split, and a third is right by chance."""
+    pytest.importorskip(CLASSIFIERS[name].package)
+    X, given, true = blobs
+    model = NoisyLabelClassifier(model=name, folds=3, random_state=0).fit(X[:75], given[:75])
+    assert model.score(X[75:], true[75:]) > 0.6
 
 
 def test_texts_are_words_and_characters(tmp_path):
