@@ -9,7 +9,6 @@ forest.)
 
 from __future__ import annotations
 
-import copyreg
 import io
 import json
 from collections.abc import Mapping
@@ -90,8 +89,8 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
         return ["dict", [[_packed(key, arrays), _packed(one, arrays)] for key, one in pairs]]
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     _check_known(name)
-    how, arguments, *state = value.__reduce_ex__(2)
-    arguments = arguments[1:] if how is copyreg.__newobj__ else arguments
+    _, arguments, *state = value.__reduce_ex__(2)
+    arguments = arguments if name in _MADE_BY_ARGUMENTS else arguments[1:]  # without the class
     return ["object", [name, _packed(list(arguments), arrays), _packed(state[0] if state else None, arrays)]]
 
 
