@@ -87,6 +87,7 @@ def with_noise(true: np.ndarray, kind: str, seed: int) -> np.ndarray:
         np.fill_diagonal(transition, 0.8)
     elif kind == "one-way":
         rare, frequent = counts.argmin(), counts.argmax()
+        frequent = frequent if frequent != rare else num_classes - 1  # all are as frequent
         transition[rare, rare], transition[rare, frequent] = 0.6, 0.4
     else:
         rates = rng.uniform(0.05, 0.45, num_classes)
