@@ -70,13 +70,19 @@ def models(results: Path) -> str:
     rows = _read(results / "bench" / "models.jsonl")
     if not rows:
         return NO_ROWS
+    held_out = _read(results / "bench" / "models_held_out.jsonl")
+    rows, apart = rows + held_out, {row["data"] for row in held_out}
     methods = sorted({row["method"] for row in rows}, key=_ours_first)
     problems: dict[tuple[str, str, int], dict[str, dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["data"]):  # they lie in the order in which they were done
         problems.setdefault((row["data"], row["noise"], row["seed"]), {})[row["method"]] = row
     body, notes = [], []
-    for title, is_text in (("tables", False), ("texts", True)):
-        here = {key: found for key, found in problems.items() if ("boosting" not in found) == is_text}
+    for title in ("tables", "tables apart", "texts"):
+        here = {
+            key: found
+            for key, found in problems.items()
+            if title == ("tables apart" if key[0] in apart else "tables" if "boosting" in found else "texts")
+        }
         for method in methods:
             own = [found[method] for found in here.values() if method in found]
             if not own:

@@ -70,7 +70,7 @@ def grid(base: Path) -> Work:
 # The works, how often each is killed, and what must be installed for it.
 WORKS = {
     "network": (network, 6, "safetensors"),
-    "classifiers": (classifiers, 2, "skops"),
+    "classifiers": (classifiers, 2, "sklearn"),
     "grid": (grid, 2, "sklearn"),
 }
 

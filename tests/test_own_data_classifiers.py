@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -33,13 +34,15 @@ from tolerant.data import TableEncoder
 from tolerant.data.dataset import LazySubset, NoisyDataset
 from tolerant.own_data.classifiers import discriminant
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
+from tolerant.own_data.classifiers.choose import members_for
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
-from tolerant.own_data.classifiers.disk import read_classifiers
+from tolerant.own_data.classifiers.disk import read_classifiers, write_classifiers
 from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.reweigh import fit_lq
 from tolerant.own_data.classifiers.rows import columns, take
 from tolerant.own_data.classifiers.score import Scored, score_member
 from tolerant.own_data.out_of_fold import OutOfFold
+from tolerant.own_data.settings import Settings
 
 TABLE = [name for name in CLASSIFIERS if name in ("linear", "trees", "forest")]
 NOT_TRIED = ["extra-trees", "discriminant", "lightgbm", "xgboost"]  # on rows with categories
@@ -134,11 +137,35 @@ def test_corrections_are_trained_on_and_not_asked_again(trained, tmp_path):
     assert row["id"] not in [other["id"] for other in read(tmp_path / "run" / "suspects.csv")]
 
 
-def test_a_stored_model_with_other_things_in_it_is_refused(trained, tmp_path):
-    skops = pytest.importorskip("skops.io")
-    (tmp_path / "model.skops").write_bytes(skops.dumps({"linear": Path("/")}))
-    with pytest.raises(ValueError, match=r"model.skops cannot be read: it holds pathlib.*Train again"):
-        read_classifiers(tmp_path / "model.skops")
+def test_a_stored_model_with_other_things_in_it_is_refused(tmp_path):
+    path = tmp_path / "model.classifiers"
+    with pytest.raises(ValueError, match=r"it holds pathlib\.\w*Path, which none of our models has"):
+        write_classifiers(path, {"linear": Path("/")}, "")
+    for what in ("pathlib.PosixPath", "subprocess.Popen", "sklearn.svm._classes.SVC"):
+        head = json.dumps({"digest": "", "fitted": ["object", [what, ["list", []], None]]}).encode()
+        path.write_bytes(len(head).to_bytes(8, "little") + head)
+        with pytest.raises(ValueError, match=rf"model.classifiers cannot be read: it holds {what}.*Train"):
+            read_classifiers(path)
+    array = io.BytesIO()
+    np.lib.format.write_array(array, np.array([Path("/")], object))  # a pickle inside
+    head = b'{"digest": "", "fitted": ["array", 0]}'
+    path.write_bytes(len(head).to_bytes(8, "little") + head + array.getvalue())
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        read_classifiers(path)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_what_is_read_back_says_the_same(tmp_path, blobs, name, num_classes):
+    pytest.importorskip(CLASSIFIERS[name].package)
+    X, labels = np.abs(blobs[0]).astype(np.float32), blobs[1] % num_classes
+    rows = NoisyDataset(X, labels, None, tuple("abc"[:num_classes]))
+    fitted = CLASSIFIERS[name].make(rows, 0).fit(X, labels)
+    write_classifiers(tmp_path / "model", {name: fitted}, "of this run")
+    found, digest = read_classifiers(tmp_path / "model")
+    assert digest == "of this run"
+    assert found[name].classes_.tolist() == list(range(num_classes))
+    assert np.array_equal(found[name].predict_proba(X), fitted.predict_proba(X))
 
 
 @pytest.mark.parametrize("name", [*TABLE, *NOT_TRIED])
@@ -199,11 +226,20 @@ def test_scores_that_cannot_be_read_are_made_again(tmp_path):
     assert KeptScores(tmp_path, 3).get("linear", lambda: made) is made  # of other rows
 
 
-def test_numbers_are_tried_with_one_more_kind_of_trees(blobs):
+def test_numbers_are_tried_with_one_more_kind_of_trees_and_few_without_boosting(blobs):
     X, given, _ = blobs
-    model = NoisyLabelClassifier(folds=3, random_state=0).fit(X, given)
-    tried = [each.name for each in model.tried_]
-    assert tried[:4] == [*TABLE, "extra-trees"]
+    for times, names in ((2, [*TABLE, "extra-trees"]), (1, ["linear", "forest", "extra-trees"])):
+        rows = NoisyDataset(np.float32([*X] * times), [*given] * times, None, tuple("abc"))
+        assert [member.name for member in members_for(rows, Settings())] == names
+
+
+@pytest.mark.parametrize("name", ["trees", "lightgbm"])
+def test_boosting_learns_from_few_rows(blobs, name):
+    """With 40 rows in each leaf there is nothing to split, and a third is right by chance."""
+    pytest.importorskip(CLASSIFIERS[name].package)
+    X, given, true = blobs
+    model = NoisyLabelClassifier(model=name, folds=3, random_state=0).fit(X[:75], given[:75])
+    assert model.score(X[75:], true[75:]) > 0.6
 
 
 def test_texts_are_words_and_characters(tmp_path):

@@ -118,7 +118,7 @@ def test_a_kill_while_a_run_is_set_aside_does_not_split_it(
     from tolerant.own_data.run_folder import in_use
 
     run = shutil.copytree(two / "run0", tmp_path / "run")
-    (run / "model.skops").write_bytes(b"")
+    (run / "model.classifiers").write_bytes(b"")
     place = in_use.Path if nth < 7 else Path
     _kill_at(monkeypatch, place, "replace" if nth < 7 else "rename", nth if nth < 7 else 1)
     with pytest.raises(_Killed):
@@ -129,8 +129,8 @@ def test_a_kill_while_a_run_is_set_aside_does_not_split_it(
     with pytest.warns(UserWarning, match="earlier-1 now"):
         in_use.set_aside(run, "another")
     assert {path.name for path in run.iterdir()} == {"earlier-1"}
-    assert {path.name for path in (run / "earlier-1").iterdir()} == RUN_FILES | {"model.skops"}
-    (run / "earlier-1" / "model.skops").unlink()
+    assert {path.name for path in (run / "earlier-1").iterdir()} == RUN_FILES | {"model.classifiers"}
+    (run / "earlier-1" / "model.classifiers").unlink()
     load_run(run / "earlier-1")
 
 

@@ -147,7 +147,7 @@ def _edit(run: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda run: _edit(run, format=99), "has format 99 .*this version reads format 3"),
+        (lambda run: _edit(run, format=99), "has format 99 .*this version reads format 4"),
         (lambda run: (run / "spec.json").unlink(), "not a finished run"),
         (lambda run: (run / "spec.json").write_text("{"), "not a valid JSON"),
         (lambda run: (run / "model.safetensors").write_bytes(b"x"), "cannot be read"),

@@ -16,7 +16,6 @@ from tolerant.extras import install_command
 EXTRAS = {
     "rich": "progress bars",
     "safetensors": "saved networks",
-    "skops": "saved classifiers",
     "pillow": "pictures",
     "pooch": "downloads",
     "platformdirs": "the data folder",

@@ -55,7 +55,7 @@ def program_of(run: SavedRun) -> tuple[Program, Tensor]:
     if not isinstance(run.model, Network):
         raise ValueError(
             f"{run.folder} is a model of scikit-learn's kind ({run.model.name}), which is stored as it is in "
-            "model.skops. For a network, train with --model network."
+            "model.classifiers. For a network, train with --model network."
         )
     encoder = run.encoder
     if encoder.kind == "text":

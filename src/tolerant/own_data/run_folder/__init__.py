@@ -1,7 +1,7 @@
 """A run folder: a trained model, how it was trained, and what it doubts.
 
 model.safetensors   of a network: weights, and what is subtracted from and multiplied with the inputs
-model.skops         of classifiers: what they have learnt, without pickle
+model.classifiers   of classifiers: what they have learnt, without pickle
 spec.json           where the rows came from, how they become inputs, model, loss, recipe; written last
 history.json        one record per epoch of a network
 audit.safetensors   of every row: the label trained on, whether a person decided it, out-of-fold

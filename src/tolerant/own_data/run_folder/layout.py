@@ -16,8 +16,8 @@ from tolerant.regular import read_bytes
 
 EVIDENCE = ("near_given", "near_suggested", "twin", "lonely")  # fields of `Evidence`, in its order
 DIGEST = "run_digest"  # what spec.json, model and audit have in common
-FORMAT = 3
-READABLE = (2, 3)  # before 3 every model was a network
+FORMAT = 4
+READABLE = (2, 3, 4)  # before 3 every model was a network; 3 kept classifiers in another file
 # Of an epoch's record, what the page draws.
 CURVES = {
     "train_loss": "training loss",
@@ -28,7 +28,7 @@ LOCK = ".tolerant.lock"
 # In the order in which a run is set aside; if that is interrupted, the rest follows the next time.
 FILES = (
     "model.safetensors",
-    "model.skops",
+    "model.classifiers",
     "audit.safetensors",
     "history.json",
     "suspects.csv",

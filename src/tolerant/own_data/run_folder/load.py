@@ -188,8 +188,8 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
 
 
 def _read_classifiers(folder: Path, spec: dict[str, Any]) -> Committee:
-    (fitted, found), names = read_classifiers(folder / "model.skops"), spec["classifiers"]
-    check_digest(folder / "model.skops", found, spec.get(DIGEST))
+    (fitted, found), names = read_classifiers(folder / "model.classifiers"), spec["classifiers"]
+    check_digest(folder / "model.classifiers", found, spec.get(DIGEST))
     rows = {name: CLASSIFIERS[name].rows for name in names}
     return Committee({name: fitted[name] for name in names}, rows, np.array(spec["prior"]), spec["tau"])
 

@@ -92,10 +92,10 @@ def _write_model(folder: Path, learned: Learned, digest: str) -> dict[str, Any]:
     """Write what the model has learnt; what `spec.json` says of it."""
     if isinstance(learned.fitted, Committee):
         (folder / "model.safetensors").unlink(missing_ok=True)
-        write_classifiers(folder / "model.skops", learned.fitted.fitted, digest)
+        write_classifiers(folder / "model.classifiers", learned.fitted.fitted, digest)
         names, prior = list(learned.fitted.fitted), learned.fitted.prior.tolist()
         return {"classifiers": names, "prior": prior, "tau": learned.fitted.tau}
-    (folder / "model.skops").unlink(missing_ok=True)
+    (folder / "model.classifiers").unlink(missing_ok=True)
     result, job = learned.fitted, learned.training
     preprocess = result.preprocess
     write_tensors(
