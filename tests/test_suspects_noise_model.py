@@ -167,3 +167,13 @@ def test_a_class_the_model_never_predicts_rules_in_no_noise() -> None:
     rate = find_suspects(given, probs).noise_rate
     assert rate.low == 0.0
     assert rate.high >= (given == 1).mean()
+
+
+def test_the_posterior_of_classes_is_that_of_bayes_for_both_kinds_of_noise_model():
+    rng = np.random.default_rng(3)
+    probs, given = rng.dirichlet(np.ones(4), size=50), rng.integers(0, 4, 50)
+    one = OneRate(4, 0.3, 1.7)
+    joint = probs**1.7 * np.where(np.eye(4, dtype=bool)[given], 0.7, 0.1)
+    expected = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(one.posterior(given, probs), expected, rtol=1e-5)
+    np.testing.assert_allclose(WholeMatrix(one.transition, 1.7).posterior(given, probs), expected, rtol=1e-5)

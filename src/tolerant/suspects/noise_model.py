@@ -30,10 +30,7 @@ NoiseModel = WholeMatrix | OneRate
 _SHARPNESS = np.geomspace(12.0, 0.25, 14)
 FIT_ROWS = 20_000  # rows that it is fitted to: a sampling error of 0.4 points at most
 _FIRST_GUESS = 0.2  # the share of labels drawn at random
-# If T would have more entries than this for each row, it is taken to be symmetric: one noise rate, and all
-# mistakes equally likely. So few rows do not determine so many numbers: the fit would take minutes, find too
-# much noise, and rank no better.
-_ENTRIES_A_ROW = 10
+_ENTRIES_A_ROW = 10.0
 
 
 def sample_to_fit(num_rows: int) -> NDArray[np.int64]:
@@ -41,10 +38,16 @@ def sample_to_fit(num_rows: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).permutation(num_rows)[:FIT_ROWS]
 
 
-def fit_noise_model(given_labels: NDArray[np.int64], probs: NDArray[np.floating]) -> NoiseModel:
-    """The sharpness and the transition matrix under which the given labels are most likely."""
+def fit_noise_model(
+    given_labels: NDArray[np.int64], probs: NDArray[np.floating], *, entries_a_row: float = _ENTRIES_A_ROW
+) -> NoiseModel:
+    """The sharpness and the transition matrix under which the given labels are most likely.
+
+    If T would have more than ``entries_a_row`` for each row, it is taken to be symmetric: one noise rate, and
+    all mistakes equally likely. With ten the fit would take minutes, find too much noise, rank no better.
+    """
     num_rows, num_classes = probs.shape
-    kind = OneRate if num_classes**2 > _ENTRIES_A_ROW * num_rows else WholeMatrix
+    kind = OneRate if num_classes**2 > entries_a_row * num_rows else WholeMatrix
     model: NoiseModel = kind.guess(num_classes, _FIRST_GUESS)
     best_fit, best = -np.inf, model
     for sharpness in map(float, _SHARPNESS):

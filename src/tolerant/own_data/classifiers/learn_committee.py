@@ -47,7 +47,13 @@ def try_members(members: Sequence[Member], task: Task, say: Say, kept: KeptScore
         member.name: kept.get(
             member.name,
             partial(
-                score_member, member, dataset, parts, seed=settings.seed, sample_weight=task.sample_weight
+                score_member,
+                member,
+                dataset,
+                parts,
+                seed=settings.seed,
+                sample_weight=task.sample_weight,
+                trusted=task.reviewed,
             ),
         )
         for member in members
@@ -72,7 +78,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
     """Doubt with the chosen members, and fit them to the labels that they believe.
 
     Belief comes from the plain predictions. Doubts come from the mean of these and of what the members say
-    out of fold once they are fitted to believed labels alone, moved towards rare classes.
+    out of fold once they are fitted to believed labels alone, moved towards rare classes. Members that
+    relabel rows themselves are fitted to all of them in the end.
     """
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
     chosen = [member for member in members if member.name in trial.choice.names]
@@ -80,7 +87,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
     by_folds, _ = believed_by_folds(dataset, plain, settings, task.first_labels, _K)
     believed = task.believed(by_folds)
     doubts, tau, held_out = plain, trial.choice.tau, plain.held_out
-    used = task.used(believed)
+    kept_rows = believed | all(member.relabels for member in chosen)
+    used = task.used(kept_rows)
     if not believed.all() and held_out.any():
         again = _mean(
             [
@@ -93,6 +101,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
                         trial.parts,
                         seed=settings.seed,
                         sample_weight=task.sample_weight,
+                        trusted=task.reviewed,
                         believed=believed,
                     ),
                 ).out_of_fold
@@ -102,8 +111,16 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         doubts = _mean([plain, again])
         tau, _ = choose_tau(given[held_out], again.probs[held_out], _prior(task, used), settings.class_weight)
     weight = task.sample_weight
+    fit = partial(
+        fit_member,
+        dataset=dataset,
+        used=used,
+        seed=settings.seed,
+        sample_weight=weight,
+        trusted=task.reviewed,
+    )
     committee = Committee(
-        {m.name: fit_member(m, dataset, used, seed=settings.seed, sample_weight=weight) for m in chosen},
+        {member.name: fit(member) for member in chosen},
         {member.name: member.rows for member in chosen},
         _prior(task, used),
         tau,
@@ -115,14 +132,14 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         own = own if weight is None else as_if_unweighted(given, own, weight)
         probs = np.where(held_out[:, None], probs, own)
     warn_of_lost_classes(dataset, probs)
-    pruned_at = np.where(believed, -1, 0)
+    pruned_at = np.where(kept_rows, -1, 0)
     return Learned(
         committee,
         None,
         probs,
         probs[np.arange(len(given)), given],
-        task.suspects(probs, None if believed.all() else believed, pruned_at, prior, trial.choice.tau),
-        believed,
+        task.suspects(probs, None if kept_rows.all() else kept_rows, pruned_at, prior, trial.choice.tau),
+        kept_rows,
         pruned_at,
         k=None,
         seed=settings.seed,

@@ -28,13 +28,23 @@ class Member:
     rows: Callable[[NoisyDataset], Any]
     q: float | None = None
     """Fit L_q by reweighting; None: what the classifier minimises itself."""
+    relabels: bool = False
+    """As its card says."""
 
-    def fit(self, X: Any, labels: np.ndarray, weight: np.ndarray | None, make: Callable[[], Any]) -> Any:
-        """A fitted classifier; ``make()`` gives one that is not."""
+    def fit(
+        self,
+        X: Any,
+        labels: np.ndarray,
+        weight: np.ndarray | None,
+        make: Callable[[], Any],
+        trusted: np.ndarray | None = None,
+    ) -> Any:
+        """A fitted classifier; ``make()`` gives one that is not, ``trusted`` labels stay as they are."""
+        kept = {"trusted": trusted} if self.relabels else {}
 
         def fit(weight: np.ndarray | None) -> Any:
             model = make()
-            return model.fit(X, labels, **({} if weight is None else _named_weight(model, weight)))
+            return model.fit(X, labels, **({} if weight is None else _named_weight(model, weight)), **kept)
 
         if not self.q:
             return fit(weight)
@@ -44,7 +54,7 @@ class Member:
 
 def named_member(name: str, q: float | None = None) -> Member:
     card = CLASSIFIERS[name]
-    return Member(name, card.make, card.rows, q)
+    return Member(name, card.make, card.rows, q, card.relabels)
 
 
 def own_member(model: Any, q: float | None = None) -> Member:

@@ -36,9 +36,12 @@ def score_member(
     *,
     seed: int,
     sample_weight: np.ndarray | None,
+    trusted: np.ndarray | None = None,
     believed: np.ndarray | None = None,
 ) -> Scored:
     """Fit it to the first rows of each of the ``parts``, if ``believed``, and ask for those of the second.
+
+    Labels that are ``trusted`` stay as they are.
 
     The folds go side by side, in threads: most of what these classifiers do holds no lock.
     """
@@ -49,9 +52,8 @@ def score_member(
         train, held_out = parts[number]
         if believed is not None and len(np.unique(labels[train[believed[train]]])) >= 2:
             train = train[believed[train]]
-        weight = None if sample_weight is None else sample_weight[train]
         where = f"fold {number + 1} of {len(parts)}"
-        model = _naming(member, where, lambda: _fit(member, dataset, X, train, weight, seed))
+        model = _naming(member, where, lambda: _fit(member, dataset, X, train, sample_weight, trusted, seed))
         return _naming(member, where, lambda: all_probs(model, take(X, held_out), dataset.num_classes))
 
     found = OutOfFold.none_of(dataset)
@@ -62,13 +64,20 @@ def score_member(
 
 
 def fit_member(
-    member: Member, dataset: NoisyDataset, used: np.ndarray, *, seed: int, sample_weight: np.ndarray | None
+    member: Member,
+    dataset: NoisyDataset,
+    used: np.ndarray,
+    *,
+    seed: int,
+    sample_weight: np.ndarray | None,
+    trusted: np.ndarray | None = None,
 ) -> Any:
     """The member fitted to the rows ``used``."""
-    weight = None if sample_weight is None else sample_weight[used]
     X = member.rows(dataset)
     with quietly():
-        return _naming(member, "all rows", lambda: _fit(member, dataset, X, used, weight, seed))
+        return _naming(
+            member, "all rows", lambda: _fit(member, dataset, X, used, sample_weight, trusted, seed)
+        )
 
 
 def _fit(
@@ -76,11 +85,13 @@ def _fit(
     dataset: NoisyDataset,
     X: Any,
     index: np.ndarray,
-    weight: np.ndarray | None,
+    sample_weight: np.ndarray | None,
+    trusted: np.ndarray | None,
     seed: int,
 ) -> Any:
+    weight, kept = (None if each is None else each[index] for each in (sample_weight, trusted))
     labels = dataset.given_labels[index]
-    return member.fit(take(X, index), labels, weight, lambda: member.make(dataset, seed))
+    return member.fit(take(X, index), labels, weight, lambda: member.make(dataset, seed), kept)
 
 
 def _naming(member: Member, where: str, work: Callable[[], Any]) -> Any:
