@@ -4,6 +4,8 @@
     python benchmarks/bench_features.py texts --texts FOLDER --out results/bench/features.jsonl
     python benchmarks/bench_features.py tune --out results/bench/features.jsonl
     python benchmarks/bench_features.py large --folds 0 --seeds 1 --out results/bench/features_large.jsonl
+    python benchmarks/bench_features.py many --seeds 1 --out results/bench/features_many.jsonl
+    python benchmarks/bench_features.py many --seeds 1 --features lite0 --out ...
 
 pictures: 5,000 rows of CIFAR-10N "worse" (about 40 % of the labels wrong), the same for each seed, and
 2,000 of the test set, whose labels are clean and choose nothing. texts: TREC questions and YouTube
@@ -18,6 +20,11 @@ large: a million rows of 1,280 made-up features in a memory map (5 GB in the fol
 of their labels drawn at random, and the memory that training on them takes: "own_mib" is what the process has
 allocated beyond what it had before, at most, looked at every 50 ms; "peak_mib" has the pages of the map, too,
 which are given back when somebody needs them.
+many: the memory that features of 100,000 picture files take (those of CIFAR-10 and their mirror images, in a
+folder for temporary files), from reading the folder to having all features in the cache. The extractor is a
+single layer with as many views and numbers as `lite0`, which would take a quarter of an hour; --features
+lite0 takes 2,000 of the files, for what the network itself needs. "allocated_mib" is all of the process
+without the pages of files, "peak_mib" with them.
 "processor_s" is of training and of the features, which are computed anew unless TOLERANT_CACHE names a folder
 that has them; "cached" says so.
 """
@@ -40,6 +47,7 @@ import numpy as np
 import pandas as pd
 import torch
 from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
+from PIL import Image
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
@@ -50,7 +58,10 @@ from sklearn.preprocessing import StandardScaler
 from tolerant import NoisyLabelClassifier
 from tolerant.data import Source, load
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.features import extract, load_extractor
+from tolerant.data.features import Extractor, extract, load_extractor
+from tolerant.data.features.bundled import LITE_SIZE
+from tolerant.data.features.picture_networks import Body, Frame
+from tolerant.data.readers.folder import load_folder
 from tolerant.experiment.row import hardware, versions
 from tolerant.noise import corrupt, uniform
 from tolerant.own_data import Settings
@@ -273,6 +284,50 @@ def large(seed: int, folder: Path, tiny: bool, folds: int) -> Row:
     }
 
 
+def many(folder: Path, tiny: bool, name: str | None) -> Row:
+    """Features of a folder of pictures, as `tolerant train` takes them."""
+    pictures = photographs(0, tiny=True)[0] if tiny else load("cifar10").inputs
+    most = 2000 if name else 100_000
+    written = 0
+    for mirrored in (False, True):
+        for first in range(0, len(pictures), 1000):
+            for number, picture in enumerate(pictures[first : first + 1000], first):
+                if written < most:
+                    path = folder / "pictures" / f"class{number % 10}" / f"{number:05}-{mirrored:d}.png"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    pixels = np.asarray(picture)[:, ::-1] if mirrored else np.asarray(picture)
+                    Image.fromarray(np.ascontiguousarray(pixels)).save(path, compress_level=1)
+                    written += 1
+    del pictures
+    start, processor = time.perf_counter(), time.process_time()
+    with most_allocated() as allocated:
+        extractor = load_extractor(name, "image") if name else one_layer()
+        rows = load_folder(folder / "pictures", at_most=LITE_SIZE)
+        found = extract(rows.inputs, extractor)
+        mean = np.mean(
+            [found[np.arange(at, min(at + 4096, len(found)))].mean() for at in range(0, len(found), 4096)]
+        )
+    return {
+        "data": "made up" if tiny else "cifar10",
+        "rows": len(found),
+        "features": name or "one layer",
+        "columns": found.shape[1],
+        "seconds": round(time.perf_counter() - start, 1),
+        "processor_s": round(time.process_time() - processor, 1),
+        "allocated_mib": round(max(allocated)),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "mean": round(float(mean), 4),
+    }
+
+
+def one_layer() -> Extractor:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(192, 1280))
+    return Body("one layer", "1", net, Frame(size=32, mean=(0.5,) * 3, std=(0.5,) * 3)).extractor(
+        torch.device("cpu")
+    )
+
+
 def allocated_mib() -> float:
     """Without the pages of files, on Linux."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -313,7 +368,7 @@ def own_cache() -> Iterator[bool]:
 def main(words: Sequence[str] | None = None) -> None:
     parser = make_parser(__doc__)
     add_seeds(parser, 3)
-    parser.add_argument("what", choices=("pictures", "texts", "tune", "large"))
+    parser.add_argument("what", choices=("pictures", "texts", "tune", "large", "many"))
     parser.add_argument("--texts", type=Path, help="folder of trec.json and youtube.json")
     parser.add_argument("--features", help="default: lite0 for pictures, minilm for texts")
     parser.add_argument("--only", help="this method alone: the others do not depend on the seed of pictures")
@@ -327,10 +382,13 @@ def main(words: Sequence[str] | None = None) -> None:
     tiny = arguments.tiny
     for seed in seeds_of(arguments):
         with own_cache() as cached:
-            if arguments.what == "large":
+            if arguments.what in ("large", "many"):
                 with tempfile.TemporaryDirectory() as name:
-                    row = large(seed, Path(name), tiny, arguments.folds)
-                row = {"data": "made up", "seed": seed, "method": "tolerant", **row}
+                    if arguments.what == "many":
+                        row = {"seed": seed, **many(Path(name), tiny, arguments.features)}
+                    else:
+                        row = large(seed, Path(name), tiny, arguments.folds)
+                        row = {"data": "made up", "seed": seed, "method": "tolerant", **row}
                 row |= {"hardware": hardware(torch.device("cpu")), "versions": versions()}
                 append(arguments.out, row)
                 print(row, flush=True)

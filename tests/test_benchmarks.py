@@ -24,6 +24,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
         ("texts --features wordllama --noise uniform-0.4", "features.jsonl"),
         ("tune --only head --device cpu", None),
         ("large", "features_large.jsonl"),
+        ("many", "features_many.jsonl"),
     ],
     "bench_linear": [("", "linear_h200.jsonl")],
     "bench_loss": [("", "loss_cpu.json")],
