@@ -449,6 +449,21 @@ def test_the_discriminant_makes_use_of_rows_that_are_mislabelled(features):
     assert told > without + 0.05
 
 
+def test_the_rate_of_the_discriminant_holds_the_truth_where_hard_rows_are_mislabelled():
+    """Rows between the two classes have a wrong label by half, others seldom: as people err."""
+    rng = np.random.default_rng(2)
+    true = rng.integers(0, 2, 2000)
+    X = rng.normal(size=(2000, 20)).astype(np.float32)
+    X[:, 0] += 2.6 * true - 1.3
+    wrong = rng.random(2000) < 0.5 * np.exp(-np.abs(X[:, 0]))
+    given = np.where(wrong, 1 - true, true)
+    rows = NoisyDataset(X, given, None, ("a", "b"))
+    rate = learn(
+        rows, Settings(model="discriminant", seed=0), folds=3, device="cpu", progress="quiet"
+    ).suspects.noise_rate
+    assert rate.estimate < wrong.mean() < rate.high
+
+
 def test_what_a_person_has_reviewed_is_not_relabelled(features):
     """Two hundred rows that look like class 0 are of class 1, and somebody has said so."""
     X, _, true = features

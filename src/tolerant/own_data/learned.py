@@ -53,7 +53,9 @@ class Learned:
     method changes no label."""
     doubt_prior: np.ndarray | None = None
     doubt_tau: float = 0.0
-    """By which `probs` were moved towards rare classes (`tolerant.own_data.classifiers.temper`)."""
+    doubt_of_true: bool = False
+    """By what `probs` were moved towards rare classes, and whether they are meant of true classes
+    (`tolerant.own_data.doubts`)."""
 
     def predict(self, rows: NoisyDataset) -> np.ndarray:
         """float32 [N, C]: what the final model says of any rows."""

@@ -48,13 +48,16 @@ class Task:
         pruned_at: np.ndarray,
         prior: np.ndarray | None = None,
         tau: float = 0.0,
+        *,
+        of_true: bool = False,
     ) -> Suspects:
-        """The list; ``kept`` is None where no row was pruned, ``prior`` and ``tau`` are those of `temper`."""
+        """The list; ``kept`` is None where no row was pruned; the other arguments are of `find_doubts`."""
         return find_doubts(
             self.dataset.given_labels,
             probs,
             prior,
             tau,
+            of_true=of_true,
             ids=self.dataset.ids,
             class_names=self.dataset.class_names,
             kept=kept,

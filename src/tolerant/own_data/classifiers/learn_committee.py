@@ -87,7 +87,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
     by_folds, _ = believed_by_folds(dataset, plain, settings, task.first_labels, _K)
     believed = task.believed(by_folds)
     doubts, tau, held_out = plain, trial.choice.tau, plain.held_out
-    kept_rows = believed | all(member.relabels for member in chosen)
+    relabels = all(member.relabels for member in chosen)
+    kept_rows = believed | relabels
     used = task.used(kept_rows)
     if not believed.all() and held_out.any():
         again = _mean(
@@ -138,7 +139,14 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         None,
         probs,
         probs[np.arange(len(given)), given],
-        task.suspects(probs, None if kept_rows.all() else kept_rows, pruned_at, prior, trial.choice.tau),
+        task.suspects(
+            probs,
+            None if kept_rows.all() else kept_rows,
+            pruned_at,
+            prior,
+            trial.choice.tau,
+            of_true=relabels,
+        ),
         kept_rows,
         pruned_at,
         k=None,
@@ -147,6 +155,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         tried=trial.tried,
         doubt_prior=prior,
         doubt_tau=trial.choice.tau,
+        doubt_of_true=relabels,
     )
 
 

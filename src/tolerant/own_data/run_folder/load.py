@@ -155,6 +155,7 @@ class SavedRun:
                 stored["probs"],
                 None if prior is None else np.array(prior),
                 self.spec.get("doubt_tau", 0.0),
+                of_true=self.spec.get("doubt_of_true", False),
                 ids=dataset.ids,
                 class_names=dataset.class_names,
                 kept=kept if pruned else None,

@@ -76,6 +76,7 @@ def save_run(
             "k": learned.k,
             "doubt_prior": None if learned.doubt_prior is None else learned.doubt_prior.tolist(),
             "doubt_tau": learned.doubt_tau,
+            "doubt_of_true": learned.doubt_of_true,
             "rate_is_lower_bound": learned.suspects.noise_rate.at_least,
             "tried": [asdict(tried) for tried in learned.tried],
             **model,
