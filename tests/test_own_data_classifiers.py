@@ -451,7 +451,7 @@ def test_the_discriminant_makes_use_of_rows_that_are_mislabelled(features):
 
 
 def test_the_rate_of_models_that_relabel_ends_where_the_given_labels_allow():
-    """Hard rows are mislabelled more often, as by people: how sure of true classes one may be is not known."""
+    """Hard rows are mislabelled more often, as by people: how sure of true classes to be is not known."""
     rng = np.random.default_rng(0)
     sure, choice = rng.uniform(0.5, 1, 2000), rng.integers(0, 5, 2000)
     probs = np.where(np.eye(5, dtype=bool)[choice], sure[:, None], (1 - sure[:, None]) / 4)
