@@ -91,7 +91,7 @@ def test_reads_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("c.csv", "id,label\na,b\n", "must have the columns id and new_label; got id, label"),
+        ("c.csv", "id,label\na,b\n", "must have the columns id and new_label, each once; got id, label"),
         ("c.csv", "", "an empty file"),
         ("c.csv", HEADER + "a,cat,keep,cat\na,cat,keep,cat\n", "line 3: the id 'a' occurs twice"),
         ("c.csv", HEADER + "a,cat,maybe,cat\n", "decision must be one of .*got 'maybe'"),
@@ -107,6 +107,9 @@ def test_reads_json(tmp_path: Path) -> None:
             HEADER + "a,cat,keep,cat\nb,cat,ke",
             "line 3: 3 cells where .* names 4: .*cut off",
         ),
+        ("c.csv", HEADER + "a,cat,accept,\n", "line 2: decision is accept, but new_label is missing"),
+        ("c.json", '[{"id": "a", "decision": "maybe"}]', "decision must be one of .*got 'maybe'"),
+        ("c.csv", "id,new_label,new_label\na,cat,dog\n", "id and new_label, each once"),
         ("c.csv", HEADER + "a,cat,keep,cat,x\n", "line 2: 5 cells where the first line names 4"),
         ("c.csv", HEADER + 'a,cat,keep,"cat"s\n', "line 2: .*expected after"),
         ("c.csv", HEADER + f"{'a' * 140_000},cat,keep,cat\n", "line 2: field larger than field limit"),
@@ -124,6 +127,14 @@ def test_reads_json(tmp_path: Path) -> None:
 def test_a_bad_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_corrections(write(tmp_path, text, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("c.csv", HEADER), ("c.csv", HEADER + "a,cat,,\n"), ("c.json", "[]")]
+)
+def test_a_file_without_a_decision_is_told(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.warns(UserWarning, match=rf"{name} holds no decision"):
+        assert read_corrections(write(tmp_path, text, name)) == []
 
 
 def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

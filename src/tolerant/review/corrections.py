@@ -155,8 +155,8 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     The columns (keys in JSON) `id` and `new_label` are needed; `given_label`, `decision`
     (accept, keep, change or drop) and `row_digest` are checked where they are there. A CSV may come back
     from a spreadsheet with `;` or tabs for commas, and the apostrophe that guards a cell from being
-    run as a formula is taken off again. Rows without a new label count as not decided, but for those to
-    be dropped. A row that lacks cells, or a quote that is not closed, is an error: the file was cut off.
+    run as a formula is taken off again. Rows without a new label and a decision count as not decided. A row
+    that lacks cells, or a quote that is not closed, is an error: the file was cut off.
 
     A file of `tolerant noise` (`.csv` or `.npz`) is read as the labels that the data has. What Label Studio,
     Argilla and FiftyOne export as JSON, and Parquet with these columns, are decisions, too.
@@ -185,6 +185,8 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
             )
         seen.add(correction.id)
         corrections.append(correction)
+    if not corrections:
+        warn_caller(f"{path.name} holds no decision: nothing was reviewed in it, or it was cut off")
     return corrections
 
 
@@ -203,9 +205,9 @@ def _csv_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
         names = next(lines, [])
         noise = is_noise(names, path)
         for column in () if noise else ("id", "new_label"):
-            if column not in names:
+            if names.count(column) != 1:
                 raise ValueError(
-                    f"{path.name} must have the columns id and new_label; "
+                    f"{path.name} must have the columns id and new_label, each once; "
                     f"got {', '.join(names) or 'an empty file'}."
                 )
         for cells in lines:
@@ -262,14 +264,18 @@ def _parse(row: Mapping[str, Any], where: str) -> Correction | None:
     filled = {name: value for name, value in row.items() if value is not None and value != ""}
     new_label, given, decision = (filled.get(name) for name in ("new_label", "given_label", "decision"))
     row_digest = filled.get("row_digest")
-    if new_label is None and decision != DROP:
+    if new_label is None and decision is None:
         return None
     if "id" not in filled:
         raise ValueError(f"{where}: the id is missing; every decision needs the id of its row.")
-    if decision == DROP and new_label is not None:
-        raise ValueError(f"{where}: decision is drop, so new_label must be empty; got {new_label!r}.")
     if decision is not None and decision not in (*DECISIONS, AS_GIVEN):
         raise ValueError(f"{where}: decision must be one of {DECISIONS}; got {decision!r}.")
+    if decision == DROP and new_label is not None:
+        raise ValueError(f"{where}: decision is drop, so new_label must be empty; got {new_label!r}.")
+    if decision != DROP and new_label is None:
+        raise ValueError(
+            f"{where}: decision is {decision}, but new_label is missing. Fill it in, or empty the decision."
+        )
     if decision == "keep" and given is not None and str(given) != str(new_label):
         raise ValueError(
             f"{where}: decision is keep, but new_label {new_label!r} is not given_label {given!r}."
