@@ -28,13 +28,22 @@ from tolerant.own_data.train_source import train_source
 from tolerant.train import DivergedError, train
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("damaged")
+def make_run(folder: Path, settings: Settings) -> Path:
     write_table(folder / "rows.csv", num_rows=60)
     rows = Source(str(folder / "rows.csv"), {"id": "key"})
-    train_source(rows, folder / "run", Settings(epochs=2), folds=0, device="cpu")
+    train_source(rows, folder / "run", settings, folds=0, device="cpu")
     return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("damaged"), Settings(epochs=2))
+
+
+@pytest.fixture(scope="module")
+def committee(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    settings = Settings(model="linear", class_weight="balanced")
+    return make_run(tmp_path_factory.mktemp("damaged"), settings)
 
 
 def _refused_or_read(use: Callable[[], object], what: Any) -> bool:
@@ -47,20 +56,25 @@ def _refused_or_read(use: Callable[[], object], what: Any) -> bool:
     return False
 
 
-def test_a_spec_with_any_field_wrong_is_refused_by_a_sentence(run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("model", "every"), [("run", 5), ("committee", 2)])  # all take a minute
+def test_a_spec_with_any_field_wrong_is_refused_by_a_sentence(
+    model: str, every: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    run = request.getfixturevalue(model)
+    shutil.copy(run.parent / "rows.csv", tmp_path)
     folder = shutil.copytree(run, tmp_path / "run")
     spec = json.loads((run / "spec.json").read_text())
     rows = load_run(run).load_rows()
 
     def use() -> None:
         found = load_run(folder)
-        found.probs(rows, device="cpu")
+        found.probs(Source(str(tmp_path / "rows.csv")).read(found.encoder), device="cpu")
         found.label_counts()
         _ = found.title, found.corrections
         found.suspects(rows)
 
     refused = []
-    for wrong in list(wrong_in(spec))[::5]:  # all of them take a minute
+    for wrong in list(wrong_in(spec))[::every]:
         (folder / "spec.json").write_text(json.dumps(wrong))
         refused.append(_refused_or_read(use, wrong))
     assert len(refused) > 100

@@ -97,16 +97,53 @@ def check_seed(value: Any) -> int:
     return check_whole(value, "seed", least=0)
 
 
-def check_rate(value: Any) -> float:
-    """A noise rate, a number in [0, 1]; one that looks like per cent is told so."""
+def check_rate(value: Any, name: str = "rate") -> float:
+    """A noise rate or another number in [0, 1]; one that looks like per cent is told so."""
     try:
         rate = math.nan if isinstance(value, (bool, str)) else float(value)
     except (TypeError, ValueError):
         rate = math.nan
     if not 0.0 <= rate <= 1.0:
         hint = f" Did you mean {rate / 100:g}?" if 1.0 < rate <= 100.0 else ""
-        raise ValueError(f"rate must be a number in [0, 1]; got {value!r}.{hint}")
+        raise ValueError(f"{name} must be a number in [0, 1]; got {value!r}.{hint}")
     return rate
+
+
+def check_prior(value: Any, num_classes: int, name: str = "prior") -> NDArray[np.float64]:
+    """How frequent each class is, float64 [C].
+
+    >>> check_prior([0.5, "x"], 2)
+    Traceback (most recent call last):
+    ValueError: prior must be 2 numbers in [0, 1], one for each class; got [0.5, 'x'].
+    """
+    try:
+        shares = np.array([check_rate(share) for share in value])
+    except (TypeError, ValueError):
+        shares = np.empty(0)
+    if len(shares) != num_classes:
+        raise ValueError(
+            f"{name} must be {num_classes} numbers in [0, 1], one for each class; got {value!r}."
+        )
+    return shares
+
+
+def check_words(values: Any, name: str) -> tuple[str, ...]:
+    """Words alone, as a file should hold them."""
+    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{name} must be words; got {str(values)[:80]}.")
+    return tuple(values)
+
+
+def check_numbers(values: Any, name: str, *, many: int) -> tuple[float, ...]:
+    """So many finite numbers, as a file should hold them."""
+    right = isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
+    try:
+        numbers = tuple(map(float, values)) if right else ()
+    except OverflowError:  # a whole number of 400 digits
+        numbers = ()
+    if len(numbers) != many or not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{name} must be {many:,} finite numbers; got {str(values)[:80]}.")
+    return numbers
 
 
 def check_labels(

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from tolerant.checks import check_numbers, check_words
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, not_numbers
 from tolerant.data.encoders.findings import MAX_CATEGORIES, Findings
 from tolerant.data.standardise import moments, standardise
 from tolerant.progress import progress_bar
+
+ColumnKind = Literal["number", "date", "category"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Column:
     """How one column becomes features."""
 
     name: str
-    kind: Literal["number", "date", "category"]
+    kind: ColumnKind
     missing: bool  # cells were missing in the fitted rows, so there is a feature that says so
     mean: float = 0.0
     std: float = 1.0
@@ -40,10 +43,15 @@ class Column:
                     f"{self.kind}s or leave the cells empty, which counts as missing; or train again "
                     "with such rows"
                 )
-            named = [standardise(np.where(empty, self.mean, numbers), self.mean, self.std)]
+            return self.encode(numbers, empty)
+        return self.encode(*as_words(series))
+
+    def encode(self, cells: np.ndarray, empty: np.ndarray) -> list[np.ndarray]:
+        """The features of cells that are read: numbers, or words."""
+        if self.kind != "category":
+            named = [standardise(np.where(empty, self.mean, cells), self.mean, self.std)]
         else:
-            words, empty = as_words(series)
-            named = [(words == word) & ~empty for word in self.categories]
+            named = [(cells == word) & ~empty for word in self.categories]
         return [*named, empty] if self.missing else named
 
 
@@ -73,24 +81,33 @@ class TableEncoder:
     @classmethod
     def fit(cls, frame: Any, *, categorical: Sequence[str] = ()) -> TableEncoder:
         """Learn the columns of `frame`; those in `categorical` are words even if they look like numbers."""
+        return cls.fit_transform(frame, categorical=categorical)[0]
+
+    @classmethod
+    def fit_transform(cls, frame: Any, *, categorical: Sequence[str] = ()) -> tuple[TableEncoder, np.ndarray]:
+        """`fit`, and what `transform` gives of the same rows; every cell is read once."""
         absent = sorted(set(categorical) - set(frame.columns))
         if absent:
             raise ValueError(
                 f"categorical names {absent[0]!r}, which is not among the columns {list(frame.columns)}"
             )
-        findings = Findings()
-        columns = []
+        findings, columns = Findings(), []
+        features: list[np.ndarray] = []
         with progress_bar("read columns", total=len(frame.columns)) as bar:
             for number, (name, series) in enumerate(frame.items(), start=1):
-                column = _fit_column(series, name, name in categorical, findings)
+                # As words, True and False are the same in every kind of file, and beside missing ones.
+                are_codes = name in categorical or series.dtype in ("bool", "boolean")
+                cells, empty, kind = _read(series, name, are_codes)
+                column = _fit_column(series, cells, empty, kind, are_codes, findings)
                 if column is not None:
                     columns.append(column)
+                    features += column.encode(cells, empty)
                 if number % 100 == 0:
                     bar.update(number)
         findings.warn(num_columns=len(frame.columns))
         if not columns:
             raise ValueError("the table has no column with values beside the label")
-        return cls(tuple(columns))
+        return cls(tuple(columns)), _side_by_side(features, len(frame))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -109,10 +126,7 @@ class TableEncoder:
         series = dict(frame.items())
         for column in self.columns:
             features += column.features(series[column.name])
-        table = np.empty((len(frame), len(features)), np.float32)
-        for place, feature in enumerate(features):
-            table[:, place] = feature
-        return table
+        return _side_by_side(features, len(frame))
 
     def news(self, frame: Any) -> list[str]:
         """What the rows of `frame` have that no fitted one had, a sentence each; strange columns first.
@@ -157,54 +171,70 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, value: Any) -> TableEncoder:
         try:
-            return cls(
-                tuple(
-                    Column(**{**column, "categories": tuple(column["categories"])})
-                    for column in value["columns"]
-                )
-            )
+            return cls(tuple(map(_read_column, value["columns"])))
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is not a saved table encoder: {error!r}") from error
 
 
-def _fit_column(series: Any, name: str, is_category: bool, findings: Findings) -> Column | None:
-    """How a column becomes features: numbers if it holds such, else dates, else words; None if empty."""
-    numbers: np.ndarray | None = None
-    kind: Literal["number", "date"] = "number"
-    # As words, True and False are the same in every kind of file, and beside missing ones.
-    is_category = is_category or series.dtype in ("bool", "boolean")
-    if not is_category:
+def _read_column(value: Any) -> Column:
+    column = Column(**{**value, "categories": check_words(value["categories"], "categories")})
+    check_words([column.name], "the name of a column")
+    check_numbers([column.mean, column.std], "mean and std of a column", many=2)
+    if column.kind not in get_args(ColumnKind) or not isinstance(column.missing, bool):
+        raise ValueError(f"a column is of kind {column.kind!r}, with {column.missing!r} for missing cells")
+    return column
+
+
+def _side_by_side(features: Sequence[np.ndarray], num_rows: int) -> np.ndarray:
+    """float32 (N, D)."""
+    table = np.empty((num_rows, len(features)), np.float32)
+    for place, feature in enumerate(features):
+        table[:, place] = feature
+    return table
+
+
+def _read(series: Any, name: str, are_codes: bool) -> tuple[np.ndarray, np.ndarray, ColumnKind]:
+    """(numbers if a column holds such, else dates, else words; where missing; which of them)."""
+    if not are_codes:
         numbers, empty = as_numbers(series, name)
-        if numbers is None:
-            kind = "date"
-            numbers, empty = as_dates(series, name)
-    if numbers is None:
-        words, empty = as_words(series)
+        if numbers is not None:
+            return numbers, empty, "number"
+        numbers, empty = as_dates(series, name)
+        if numbers is not None:
+            return numbers, empty, "date"
+    return *as_words(series), "category"
+
+
+def _fit_column(
+    series: Any, cells: np.ndarray, empty: np.ndarray, kind: ColumnKind, are_codes: bool, findings: Findings
+) -> Column | None:
+    """How a column that is read becomes features; None if it is empty."""
+    name = series.name
     if empty.all():
         findings.empty.append(repr(name))
         return None
     missing = bool(empty.any())
     if missing:
         findings.missing.append(f"{name!r} ({empty.sum()})")
-    if numbers is not None:
-        if _counts_rows(numbers):
+    if kind != "category":
+        if _counts_rows(cells):
             findings.counters.append(repr(name))
-        return Column(name, kind, missing, *_moments(numbers[~empty], name))
-    counts = Counter(words[~empty])
+        return Column(name, kind, missing, *_moments(cells[~empty], name))
+    counts = Counter(cells[~empty])
     by_number = sorted(counts, key=lambda word: (-counts[word], word))
     frequent, rare = by_number[:MAX_CATEGORIES], by_number[MAX_CATEGORIES:]
-    others = [] if is_category else not_numbers(by_number, series)
+    others = [] if are_codes else not_numbers(by_number, series)
     filled, odd = int((~empty).sum()), sum(counts[word] for word in others)
     if 0 < odd < filled / 2:
         findings.mixed[name] = (
             f"numbers in {filled - odd:,} of {filled:,} rows (others hold {others[0][:40]!r} ...)"
         )
-    elif rare and len(counts) > len(words) / 2:
-        findings.row_names.append(f"{name!r} ({len(counts):,} words: {words[~empty][0][:40]!r} ...)")
+    elif rare and len(counts) > len(cells) / 2:
+        findings.row_names.append(f"{name!r} ({len(counts):,} words: {cells[~empty][0][:40]!r} ...)")
     elif rare:
         rows = sum(counts[word] for word in rare)
         findings.many_categories[name] = (
-            f"{name!r} ({len(counts):,}, the rarer ones in {rows:,} of {len(words):,} rows)"
+            f"{name!r} ({len(counts):,}, the rarer ones in {rows:,} of {len(cells):,} rows)"
         )
     return Column(name, "category", missing, categories=tuple(frequent))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from tolerant.checks import check_whole, check_words
 from tolerant.data.dataset import Inputs, Kind, NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.text import CharacterEncoder, TextEncoder
@@ -148,14 +149,20 @@ class InputEncoder:
     def from_dict(cls, value: Any) -> InputEncoder:
         from tolerant.data.features.extractor import Identity
 
+        if value["kind"] not in get_args(Kind):
+            raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}; got {value['kind']!r}.")
         return cls(
             value["kind"],
-            tuple(value["shape"]),
-            tuple(value["class_names"]),
+            _read_shape(value["shape"], "shape"),
+            check_words(value["class_names"], "class_names"),
             None if value["encoder"] is None else TableEncoder.from_dict(value["encoder"]),
             None if value["text"] is None else TextEncoder.from_dict(value["text"]),
             Identity.from_dict(value["extractor"]) if value.get("extractor") else None,  # older runs: none
-            tuple(value["picture_shape"]) if value.get("picture_shape") else None,
-            value.get("at_most"),
+            _read_shape(value["picture_shape"], "picture_shape") if value.get("picture_shape") else None,
+            None if value.get("at_most") is None else check_whole(value["at_most"], "at_most", least=1),
             CharacterEncoder.from_dict(value["characters"]) if value.get("characters") else None,
         )
+
+
+def _read_shape(value: Any, name: str) -> tuple[int, ...]:
+    return tuple(check_whole(size, name, least=1) for size in value)

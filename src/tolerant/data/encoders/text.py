@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tolerant.checks import check_numbers, check_whole, check_words
 from tolerant.data.encoders.sparse import SparseRows
 from tolerant.data.standardise import unit_scale
 from tolerant.extras import extra
@@ -80,7 +81,9 @@ class TextEncoder:
 
     @classmethod
     def from_dict(cls, value: Any) -> TextEncoder:
-        return cls(tuple(value["vocabulary"]), tuple(value["idf"]), float(value["scale"]))
+        words = check_words(value["vocabulary"], "vocabulary")
+        (scale,) = check_numbers([value["scale"]], "scale", many=1)
+        return cls(words, check_numbers(value["idf"], "idf", many=len(words)), scale)
 
 
 def _warn_of_unknown(matrix: Any, ids: Sequence[Any] | np.ndarray | None) -> None:
@@ -133,7 +136,8 @@ class CharacterEncoder:
 
     @classmethod
     def from_dict(cls, value: Any) -> CharacterEncoder:
-        return cls(tuple(value["columns"]), tuple(value["idf"]))
+        columns = tuple(check_whole(column, "a column of characters", least=0) for column in value["columns"])
+        return cls(columns, check_numbers(value["idf"], "idf", many=len(columns)))
 
 
 _HASHED = 2**17

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tolerant.checks import check_prior, check_rate, check_words
 from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import label_digest
 from tolerant.data.source import is_path
@@ -153,8 +154,8 @@ class SavedRun:
             found = find_doubts(
                 stored["given_labels"],
                 stored["probs"],
-                None if prior is None else np.array(prior),
-                self.spec.get("doubt_tau", 0.0),
+                None if prior is None else check_prior(prior, dataset.num_classes, "doubt_prior"),
+                check_rate(self.spec.get("doubt_tau", 0.0), "doubt_tau"),
                 of_true=self.spec.get("doubt_of_true", False),
                 ids=dataset.ids,
                 class_names=dataset.class_names,
@@ -180,19 +181,32 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     spec = _read_spec(folder)
     with _naming_damage(folder):
         source = found_source(spec["source"], folder)
-        encoder = InputEncoder.from_dict(found_features(spec["features"], folder))
-        model = (
-            _read_classifiers(folder, spec) if "classifiers" in spec else _read_network(folder, spec, encoder)
-        )
+        encoder = _read_encoder(folder, spec)
+        model: Network | Committee
+        if "classifiers" in spec:
+            model = _read_classifiers(folder, spec, len(encoder.class_names))
+        else:
+            model = _read_network(folder, spec, encoder)
         audit = read_tensors(folder / "audit.safetensors", spec.get(DIGEST))
     return SavedRun(folder, spec, source, encoder, model, {name: t.numpy() for name, t in audit.items()})
 
 
-def _read_classifiers(folder: Path, spec: dict[str, Any]) -> Committee:
-    (fitted, found), names = read_classifiers(folder / "model.classifiers"), spec["classifiers"]
+def _read_encoder(folder: Path, spec: dict[str, Any]) -> InputEncoder:
+    try:
+        return InputEncoder.from_dict(found_features(spec["features"], folder))
+    except ValueError as error:
+        raise ValueError(f"{folder / 'spec.json'} is damaged: {error} Train again.") from error
+
+
+def _read_classifiers(folder: Path, spec: dict[str, Any], num_classes: int) -> Committee:
+    fitted, found = read_classifiers(folder / "model.classifiers")
+    names = check_words(spec["classifiers"], "classifiers")
+    if not names:
+        raise ValueError(f"{folder / 'spec.json'} is damaged: it names no classifier. Train again.")
     check_digest(folder / "model.classifiers", found, spec.get(DIGEST))
     rows = {name: CLASSIFIERS[name].rows for name in names}
-    return Committee({name: fitted[name] for name in names}, rows, np.array(spec["prior"]), spec["tau"])
+    prior = check_prior(spec["prior"], num_classes)
+    return Committee({name: fitted[name] for name in names}, rows, prior, check_rate(spec["tau"], "tau"))
 
 
 def _read_network(folder: Path, spec: dict[str, Any], encoder: InputEncoder) -> Network:
