@@ -12,9 +12,15 @@ from own_data_helpers import AT_ONCE, read, tolerant, write_pictures, write_tabl
 from PIL import Image
 from typer.testing import CliRunner
 
+from tolerant import find_suspects
 from tolerant.cli import make_app
-from tolerant.data import Source
-from tolerant.own_data import load_run
+from tolerant.data import NoisyDataset, Source
+from tolerant.data.encoders.inputs import InputEncoder
+from tolerant.data.readers.row_files import read_frame
+from tolerant.own_data import Settings, load_run
+from tolerant.own_data.classifiers.choose import members_for
+from tolerant.own_data.reasons import find_reasons
+from tolerant.own_data.train_source import train_source
 from tolerant.own_data.whole_time import WholeTime
 
 
@@ -156,3 +162,39 @@ def test_a_report_without_rows_says_what_it_needs(tmp_path, monkeypatch):
     done = CliRunner().invoke(make_app(), ["report", "table1"])
     assert done.exit_code == 2
     assert "or your own, which `tolerant reproduce` writes" in " ".join(done.output.split())
+
+
+def test_rows_named_by_long_numbers_are_told_by_their_digits(frame, tmp_path):
+    frame["tweet_id"] = [f"{10**17 + number}" for number in np.random.default_rng(1).permutation(200)]
+    found, _ = roles(frame.drop(columns="customer"), tmp_path, ignore=["nr", "comment"])
+    assert len(set(frame["tweet_id"].astype(float))) < 200  # as numbers some are the same
+    assert found["id"] == "tweet_id"
+
+
+def test_columns_of_numbers_are_not_read_as_words_to_learn_what_they_are(frame, tmp_path, monkeypatch):
+    frame = frame[["age", "label"]].assign(x=np.random.default_rng(0).normal(size=200))
+    monkeypatch.setattr("tolerant.data.column_roles.as_words", None)
+    assert roles(frame, tmp_path) == ({}, "")
+
+
+def test_a_file_is_read_once(tmp_path, monkeypatch):
+    write_table(tmp_path / "rows.csv", num_rows=60)
+    times = []
+    monkeypatch.setattr(
+        "tolerant.data.source.read_frame", lambda *a, **k: times.append(a) or read_frame(*a, **k)
+    )
+    rows = Source(str(tmp_path / "rows.csv"), {"id": "key"})
+    train_source(rows, tmp_path / "run", Settings(model="linear"), folds=2, device="cpu")
+    assert len(times) == 1
+
+
+def test_of_very_many_columns_no_model_is_asked_and_no_boosting_is_tried():
+    inputs = np.random.default_rng(0).normal(size=(60, 10_001)).astype(np.float32)
+    rows = NoisyDataset(inputs, np.arange(60) % 2, None, ("a", "b"))
+    few = NoisyDataset(inputs[:, :50], np.arange(60) % 2, None, ("a", "b"))
+    assert "trees" in [member.name for member in members_for(few, Settings())]
+    assert [member.name for member in members_for(rows, Settings())] == ["linear", "forest", "extra-trees"]
+    suspects = find_suspects(rows.given_labels, np.tile([0.1, 0.9], (60, 1)))
+    assert len(suspects)
+    # Each of the rows without each column in turn would be 10,002 rows of 10,001 numbers.
+    assert find_reasons(lambda rows: pytest.fail("asked"), rows, InputEncoder.fit(rows), suspects) == []

@@ -62,6 +62,7 @@ def load(
     config: str | None = None,
     root: str | os.PathLike[str] | None = None,
     at_most: int | None = None,
+    frame: Any = None,
     **options: Any,
 ) -> NoisyDataset:
     """A data set by name, or from a folder of pictures or a file of rows.
@@ -80,12 +81,13 @@ def load(
         root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
         at_most: of picture files without a size: those that differ in size or are larger become squares of
             this many pixels, all that an extractor of features looks at (`tolerant.data.features`).
+        frame: the rows of a file or of a hub's data set as a DataFrame, if they are read already.
 
     >>> data = load("digits", split="test")
     >>> data.inputs.shape, data.num_classes
     ((359, 8, 8, 1), 10)
     """
-    name, frame = os.fspath(source), None
+    name = os.fspath(source)
     path, reader = _find(name)
     if reader == "named" and root is not None:
         options["root"] = root
@@ -101,7 +103,7 @@ def load(
             "file with the columns file and label, and one to be named by group=... (--group)"
         )
     if reader == "rows":
-        frame, options = _read_rows(name, _stripped(options))
+        frame, options = _read_rows(name, _stripped(options), frame)
         kind, options = kind_of_rows(frame, with_label(frame, options))
         reader = _OF_KIND[kind]
     found = _reader(reader)
@@ -120,6 +122,8 @@ class Source:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of `load`: split, root, label, id, text, size ..."""
+    frame: Any = field(default=None, repr=False, compare=False)
+    """Its rows, if they are read already."""
 
     def load(self, encoder: TableEncoder | None = None, *, at_most: int | None = None) -> NoisyDataset:
         """All rows with their given labels.
@@ -127,7 +131,7 @@ class Source:
         ``encoder``: for a table, one that was fitted before. ``at_most``: for picture files, that of `load`.
         """
         fitted: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
-        return load(self.name, **self.options, **fitted, at_most=at_most)
+        return load(self.name, **self.options, **fitted, at_most=at_most, frame=self.frame)
 
     def read(self, encoder: InputEncoder, like: Source | None = None, device: str = "cpu") -> NoisyDataset:
         """New rows without labels, as the model takes them: all are given 0. ``device``: of an extractor.
@@ -166,7 +170,7 @@ class Source:
             say(f"Column {found['label']!r} has the labels: --label {found['label']}")
         if found.get("label", "label") in frame.columns and kind_of_rows(frame, found)[0] == "table":
             found = guess_roles(frame, found, say)
-        return Source(self.name, which | found)
+        return Source(self.name, which | found, frame)
 
 
 def _added(suffix: str) -> Reader | None:
@@ -215,11 +219,12 @@ def _is_hub(name: str) -> bool:
     return name.startswith(PREFIX) or (folder.is_dir() and is_hub_folder(folder))
 
 
-def _read_rows(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The rows as a frame, and the options but for those that say where in a hub's data set they are."""
+def _read_rows(name: str, options: dict[str, Any], frame: Any = None) -> tuple[Any, dict[str, Any]]:
+    """The rows as a frame, unless they are given as one, and the options but for those of a hub alone."""
     which = {key: options[key] for key in ("split", "config") if key in options} if _is_hub(name) else {}
     path = name if name.startswith(PREFIX) else Path(name).expanduser()
-    return read_frame(path, **which), {key: value for key, value in options.items() if key not in which}
+    rest = {key: value for key, value in options.items() if key not in which}
+    return read_frame(path, **which) if frame is None else frame, rest
 
 
 def _stripped(value: Any) -> Any:

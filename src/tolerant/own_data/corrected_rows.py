@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -75,7 +75,8 @@ class CorrectedRows:
         fitted = InputEncoder.fit(
             dataset, extractor, picture_side, with_characters=with_characters, with_words=beside
         )
-        return cls(source, dataset, fitted, tuple(corrections), corrected, dropped, digest)
+        unread = replace(source, frame=None)  # or its cells would stay in memory beside the numbers
+        return cls(unread, dataset, fitted, tuple(corrections), corrected, dropped, digest)
 
     def trainable(self, device: str = "cpu") -> NoisyDataset:
         """The rows as the model gets them, with the corrected labels."""

@@ -22,6 +22,7 @@ from tolerant.suspects import Suspects
 Probs = Callable[[NoisyDataset], np.ndarray]
 _MOST_TEXTS, _MOST_ROWS = 1_500, 20_000  # that the model is asked of: less than a second
 _MOST_WORDS = 40  # of a text
+_MOST_COLUMNS = 2_000  # of a table: of 100,000 one row without each in turn would take 37 GiB
 _MOST_TO_KNOW = 1_000  # rows of a class that tell what is usual in it
 _MOST_REASONS = 3
 _LEAST = 0.1  # of the log-odds: less changes nobody's mind
@@ -34,7 +35,7 @@ def find_reasons(
     """Of the first suspects, what speaks most for the suggestion against the given label.
 
     ``probs`` are those of the model for trainable rows; ``dataset`` holds texts as texts. Pictures, and rows
-    that are features, have none: there neighbours are shown.
+    that are features, have none: there neighbours are shown. Nor have rows of very many columns.
     """
     if not len(suspects) or encoder.extractor is not None or dataset.kind == "image":
         return []
@@ -74,6 +75,8 @@ def _columns(
     probs: Probs, dataset: NoisyDataset, encoder: InputEncoder, suspects: Suspects
 ) -> list[list[Reason]]:
     blocks = _blocks(dataset)
+    if len(blocks) > _MOST_COLUMNS:
+        return []
     index = suspects.index[: max(1, _MOST_ROWS // (1 + len(blocks)))]
     usual = _usual_rows(dataset, blocks)[dataset.given_labels[index]]
     repeated = np.repeat(np.asarray(dataset.inputs[index]), 1 + len(blocks), axis=0)

@@ -68,8 +68,9 @@ def load_table(
     columns = rows.frame[[name for name in frame.columns if name not in used]]
     if encoder is None:
         _warn_of_copies(columns, given, label)
-        encoder = TableEncoder.fit(columns, categorical=categorical)
-    inputs = encoder.transform(columns)
+        encoder, inputs = TableEncoder.fit_transform(columns, categorical=categorical)
+    else:
+        inputs = encoder.transform(columns)
     seen_only = [*ignore] if group is None else [group, *ignore]
     shown = dict.fromkeys([*(c.name for c in encoder.columns), *seen_only])
     cells = rows.frame[[name for name in shown if name not in (label, true_label, id)]]
@@ -95,13 +96,13 @@ def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
     if len(given) < _FEWEST_TO_JUDGE:
         return
     pandas = extra("pandas")
-    few = min(1000, len(given))
+    few = _FEWEST_TO_JUDGE
     num_labels = len(set(given[:few].tolist()))
     for name, column in features.iloc[:few].items():
-        # Nearly every column is done with here, by one look at a thousand cells: a table may have 100,000.
+        # Nearly every column is done with here, by one look at a few cells: a table may have 100,000.
         if len(set(map(str, column.to_numpy(object)))) != num_labels:
             continue
-        for rows in (few, len(given)):
+        for rows in (min(1000, len(given)), len(given)):
             codes, words = pandas.factorize(features[name].iloc[:rows].astype(str))
             labels = len(np.unique(given[:rows]))
             pairs = len(np.unique(codes * (given.max() + 1) + given[:rows]))

@@ -12,7 +12,8 @@ from tolerant.own_data.classifiers import rows
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
 
 OF_FEATURES = "discriminant"  # the classifier of pretrained features
-_MOST_CLASSES_OF_BOOSTING = 50  # it grows a tree for each class in each of its rounds
+_MOST_CLASSES_OF_BOOSTING = 50  # it grows a tree for each class in each of its rounds,
+_MOST_COLUMNS_OF_BOOSTING = 10_000  # and searches all columns for each leaf: 0.5 ms a column and fit
 # With fewer it splits leaves of an eighth of the rows: with 40 in each leaf its score was 12.9 points lower
 # (standard error 5.8; seven public tables of 72 to 240 rows, three kinds of noise, two seeds). Even so it
 # adds nothing to the others: 0.1 points without it (0.5; eight tables, three seeds).
@@ -135,6 +136,18 @@ def _is_numbers(dataset: NoisyDataset) -> bool:
     return _is_dense(dataset) and not rows.has_categories(dataset)
 
 
+def _may_boost(dataset: NoisyDataset) -> bool:
+    if not _is_dense(dataset):
+        return False
+    encoder = dataset.encoder
+    num_columns = dataset.inputs.shape[1] if encoder is None else len(encoder.columns)
+    return (
+        len(dataset) >= _LEAST_ROWS_OF_BOOSTING
+        and dataset.num_classes <= _MOST_CLASSES_OF_BOOSTING
+        and num_columns <= _MOST_COLUMNS_OF_BOOSTING
+    )
+
+
 def _boosting_seconds(num_rows: int, cells: int, classes: int) -> float:
     return (0.15 + 1.2e-6 * cells) * max(1, classes - 1)
 
@@ -166,11 +179,7 @@ CLASSIFIERS = {
             _trees,
             rows.columns,
             suits=_is_dense,
-            in_auto=lambda data: (
-                _is_dense(data)
-                and data.num_classes <= _MOST_CLASSES_OF_BOOSTING
-                and len(data) >= _LEAST_ROWS_OF_BOOSTING
-            ),
+            in_auto=_may_boost,
             seconds=_boosting_seconds,
         ),
         Card(
