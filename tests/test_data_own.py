@@ -22,6 +22,7 @@ import pytest
 from PIL import Image
 
 from tolerant.data import InputEncoder, Source, TableEncoder, TextEncoder, load
+from tolerant.data.encoders.cells import as_dates
 from tolerant.data.readers import npz as npz_module
 from tolerant.data.readers import pictures as pictures_module
 from tolerant.data.readers.pictures import ImageFiles
@@ -747,6 +748,14 @@ def test_endings_may_be_capitals(tmp_path: Path) -> None:
     for name in ("x.PARQUET", "x.CSV", "x.Tsv", "x.NPZ"):
         assert load(tmp_path / name).given_labels.tolist() == [0, 1, 0, 1]
         assert len(Source(str(tmp_path / name)).read(features)) == 4
+
+
+@pytest.mark.parametrize(("unit", "seconds"), [("s", 2**50), ("ms", 2**50), ("us", 2**42), ("ns", 2**33)])
+def test_dates_are_numbers_however_far_away(unit: str, seconds: int) -> None:
+    ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    when = np.array([seconds * ticks, 0], f"datetime64[{unit}]")
+    numbers, _ = as_dates(pandas.Series(when), "when")
+    assert numbers == pytest.approx([seconds / 86_400, 0.0])
 
 
 def test_a_parquet_column_beyond_range_is_named(tmp_path: Path) -> None:

@@ -47,9 +47,11 @@ def content_digests(dataset: NoisyDataset, index: Iterable[int]) -> list[str]:
     if dataset.files is not None:
         return [_word(_file_bytes(dataset.files[row])) for row in rows]
     if dataset.cells is not None:
-        cells = dataset.cells.iloc[rows]
-        cells = cells[sorted(cells.columns)]  # ignored columns come last, whichever they are
-        return [_word(_row_bytes(row)) for row in cells.itertuples(index=False, name=None)]
+        # Sorted, for ignored columns come last, whichever they are; a selection of rows by pandas takes twice
+        # the time of all else here if there are 100,000.
+        named = sorted(dataset.cells.items(), key=lambda column: column[0])
+        cells = zip(*(series.to_numpy(object)[rows] for _, series in named), strict=True)
+        return [_word(_row_bytes(row)) for row in cells]
     inputs = dataset.inputs[rows]
     return [_word(row_digest(row).to_bytes(8, "little", signed=True)) for row in inputs]
 

@@ -18,6 +18,7 @@ MOSTLY_NUMBERS = 0.9
 # Dates that mean one thing everywhere: 2024-12-31, with or without a time; and 31.12.2024. Not 12/11/2024.
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 _DATES = {_ISO_DATE: "ISO8601", r"\d{1,2}\.\d{1,2}\.\d{4}": "%d.%m.%Y"}
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
 _GROUPED = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DECIMAL_COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
 _SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets write
@@ -151,7 +152,9 @@ def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     if pandas.api.types.is_datetime64_any_dtype(series.dtype):
         # Not a difference of times, which ends at the year 2262 for some units and not for others.
         seconds = series.dt.tz_localize(None) if series.dt.tz is None else series.dt.tz_convert(None)
-        seconds = seconds.to_numpy("datetime64[us]").astype(np.float64) / 1e6
+        # Nor finer than they are: beyond the year 290,000 microseconds silently begin again below zero.
+        unit = series.dt.unit if series.dt.unit in _PER_SECOND else "us"
+        seconds = seconds.to_numpy(f"datetime64[{unit}]").astype(np.float64) / _PER_SECOND[unit]
         numbers = np.where(np.asarray(series.isna(), bool), np.nan, seconds / 86_400)
         return numbers, np.isnan(numbers)
     words, empty = as_words(series)
