@@ -69,6 +69,7 @@ def test_a_spec_with_any_field_wrong_is_refused_by_a_sentence(
     def use() -> None:
         found = load_run(folder)
         found.probs(Source(str(tmp_path / "rows.csv")).read(found.encoder), device="cpu")
+        found.load_rows()
         found.label_counts()
         _ = found.title, found.corrections
         found.suspects(rows)

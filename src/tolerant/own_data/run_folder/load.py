@@ -180,8 +180,7 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     folder = Path(folder)
     spec = _read_spec(folder)
     with _naming_damage(folder):
-        source = found_source(spec["source"], folder)
-        encoder = _read_encoder(folder, spec)
+        source, encoder = _read_source(folder, spec)
         model: Network | Committee
         if "classifiers" in spec:
             model = _read_classifiers(folder, spec, len(encoder.class_names))
@@ -191,9 +190,10 @@ def load_run(folder: str | os.PathLike[str]) -> SavedRun:
     return SavedRun(folder, spec, source, encoder, model, {name: t.numpy() for name, t in audit.items()})
 
 
-def _read_encoder(folder: Path, spec: dict[str, Any]) -> InputEncoder:
+def _read_source(folder: Path, spec: dict[str, Any]) -> tuple[Source, InputEncoder]:
     try:
-        return InputEncoder.from_dict(found_features(spec["features"], folder))
+        source = found_source(spec["source"], folder)
+        return source, InputEncoder.from_dict(found_features(spec["features"], folder))
     except ValueError as error:
         raise ValueError(f"{folder / 'spec.json'} is damaged: {error} Train again.") from error
 

@@ -12,8 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tolerant.checks import check_words
 from tolerant.data import Source
 from tolerant.data.source import is_path
+
+_ROLES = frozenset({"label", "true_label", "id", "group", "file", "text", "split", "config"})
+_COLUMNS = frozenset({"ignore", "categorical"})
 
 
 def stored_path(path: str | os.PathLike[str], folder: Path) -> str:
@@ -57,6 +61,11 @@ def found_source(stored: Mapping[str, Any], folder: Path) -> Source:
     name, options = stored["name"], dict(stored["options"])
     if not isinstance(name, str):
         raise TypeError(f"the source is called {name!r}")
+    for role, value in options.items():
+        if role in _ROLES and value is not None:
+            check_words([value], role)
+        elif role in _COLUMNS:
+            check_words(value, role)
     if options.get("root") is not None:
         options["root"] = found_path(options["root"], folder)
     return Source(found_path(name, folder) if is_path(name) else name, options)
