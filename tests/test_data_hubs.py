@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from data_makers import serving
 from own_data_helpers import AT_ONCE, read, tolerant
@@ -231,6 +232,46 @@ def test_damaged_files_are_refused_in_a_sentence(form: str, tmp_path: Path) -> N
                 said.append(str(error))
     assert len(said) > 20
     assert all(line.startswith(str(tmp_path)) and len(line.splitlines()) == 1 for line in said)
+
+
+def numbered_classes(path: Path, names: Any, numbers: Any) -> Path:
+    said = {"info": {"features": {"label": {"_type": "ClassLabel", "names": names}}}}
+    rows = pa.table({"x": np.arange(8.0), "label": numbers})
+    pq.write_table(rows.replace_schema_metadata({"huggingface": json.dumps(said)}), path)
+    return path
+
+
+@pytest.mark.parametrize("names", [5, "ab", {"0": "a", "1": "b"}, ["a", "a"], [None, "b"], [["a"], "b"]])
+def test_names_of_classes_that_are_no_words_or_not_different_are_refused(names: Any, tmp_path: Path) -> None:
+    path = numbered_classes(tmp_path / "x.parquet", names, [0, 1] * 4)
+    with pytest.raises(ValueError, match=r"x\.parquet: the classes of column 'label': .* must be"):
+        load(path)
+
+
+def test_no_class_is_made_of_a_fraction(tmp_path: Path) -> None:
+    path = numbered_classes(tmp_path / "x.parquet", ["a", "b"], [0.0, 1.0] * 3 + [0.7, 1.0])
+    with pytest.raises(ValueError, match=r"column 'label' has the class 0\.7 in row 6"):
+        load(path)
+
+
+def test_a_folder_that_was_not_fetched_whole_is_refused(tmp_path: Path) -> None:
+    for part in (0, 2):
+        numbered_classes(tmp_path / f"train-0000{part}-of-00003.parquet", ["a", "b"], [0, 1] * 4)
+    with pytest.raises(ValueError, match=r"2 of 3 parts of 'train' \(first missing: 00001\).*Fetch it again"):
+        load(tmp_path)
+    numbered_classes(tmp_path / "train-00001-of-00003.parquet", ["a", "b"], [0, 1] * 4)
+    assert len(load(tmp_path)) == 24
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "state.json").write_text('{"_data_files": []}')
+    with pytest.raises(ValueError, match=r"state\.json names no file with rows"):
+        load(tmp_path / "saved")
+
+
+def test_a_pipe_among_parquet_files_is_not_waited_for(tmp_path: Path) -> None:
+    numbered_classes(tmp_path / "a.parquet", ["a", "b"], [0, 1] * 4)
+    os.mkfifo(tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"b\.parquet is a pipe or a device"):
+        load(tmp_path)
 
 
 def test_a_saved_data_set_cannot_name_files_elsewhere(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from own_data_helpers import AT_ONCE, read, tolerant, write_pictures, write_table, write_texts
 from typer.testing import CliRunner
@@ -191,6 +193,15 @@ def refused(*words: Any) -> str:
     return f"{result.output}{result.exception}"
 
 
+def test_a_row_dropped_in_a_parquet_file_is_dropped(tmp_path: Path) -> None:
+    rows = {"id": ["a", "b"], "new_label": [None, "cat"], "decision": ["drop", "keep"]}
+    pq.write_table(pa.table(rows), tmp_path / "c.parquet")
+    assert [(c.id, c.new_label) for c in read_corrections(tmp_path / "c.parquet")] == [
+        ("a", None),
+        ("b", "cat"),
+    ]
+
+
 def test_what_cannot_be_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "fiftyone shows pictures, and this data has none" in refused(
         "export", runs["text"], "--to", "fiftyone", "--out", tmp_path / "o"
@@ -200,6 +211,9 @@ def test_what_cannot_be_is_refused(runs: dict[str, Path], tmp_path: Path) -> Non
     said = refused("export", runs["text"], "--to", "argilla", "--out", tmp_path / "full")
     assert "name a new folder" in " ".join(said.split())
     assert "is not a finished run" in refused("export", tmp_path, "--to", "argilla")
+    for option in (["--limit", "2"], ["--all-rows"]):
+        said = refused("audit", runs["text"], "--sample", "5", *option)
+        assert "is for the suspects; --sample" in " ".join(said.replace("│", " ").split())
     (tmp_path / "cut.parquet").write_bytes(b"PAR1 cut off")
     with pytest.raises(ValueError, match=r"cut\.parquet cannot be read"):
         read_corrections(tmp_path / "cut.parquet")

@@ -532,10 +532,11 @@ def test_the_limit_keeps_what_is_needed_now(monkeypatch):
     assert entry.num_rows == 3
 
 
-def test_limit_must_be_a_number(monkeypatch):
-    monkeypatch.setenv("TOLERANT_CACHE_GIB", "much")
+@pytest.mark.parametrize("word", ["much", "inf", "nan", "-1"])
+def test_limit_must_be_a_number(word, monkeypatch):
+    monkeypatch.setenv("TOLERANT_CACHE_GIB", word)
     with pytest.raises(
-        ValueError, match="TOLERANT_CACHE_GIB must be a number of GiB, such as 20; got 'much'"
+        ValueError, match=f"TOLERANT_CACHE_GIB must be a number of GiB, such as 20; got '{word}'"
     ):
         extract(PICTURES, counting()[0])
 

@@ -64,6 +64,7 @@ poly1 = theirs:Poly1Loss
 gone = theirs:NoSuchThing
 number = theirs:A_NUMBER
 lq = theirs:A_NUMBER
+ends = ends_at_once:Loss
 
 [tolerant.readers]
 dots = theirs:READER
@@ -115,7 +116,7 @@ def test_an_extractor() -> None:
     assert features.shape == (2, 1, 4)
 
 
-def test_a_broken_one_is_named_and_left_out() -> None:
+def test_a_broken_one_is_named_and_left_out(tmp_path: Path) -> None:
     with (
         pytest.warns(UserWarning, match=r"'gone' of theirs \(tolerant.losses\) is left out: AttributeError"),
         pytest.raises(ValueError, match="loss must be one of"),
@@ -126,6 +127,12 @@ def test_a_broken_one_is_named_and_left_out() -> None:
         pytest.raises(ValueError, match=r"loss must be one of .*poly1"),
     ):
         make_loss("number")
+    (tmp_path / "ends_at_once.py").write_text("import sys; sys.exit(0)")
+    with (
+        pytest.warns(UserWarning, match=r"'ends' of theirs .* is left out: SystemExit"),
+        pytest.raises(ValueError, match="loss must be one of"),
+    ):
+        make_loss("ends")
     assert type(make_loss("lq")).__module__ == "tolerant.losses.phi"
 
 

@@ -38,7 +38,7 @@ def find(group: str, name: str, kind: type) -> Any:
         who = f"{point.name!r} of {point.dist.name if point.dist else point.value} ({group})"
         try:
             found = point.load()
-        except Exception as error:  # whatever a module does as it is imported
+        except (Exception, SystemExit) as error:  # whatever a module does as it is imported
             warn_caller(f"the plug-in {who} is left out: {type(error).__name__}: {error}")
             continue
         if isinstance(found, kind) or (isinstance(found, type) and issubclass(found, kind)):

@@ -77,6 +77,7 @@ def audit(
     dataset = run.load_rows()
     suspects, history = run.suspects(dataset), run.history()
     if sample is not None:
+        opt.refuse(context, ("limit", "all_rows"), "is for the suspects; --sample draws rows instead of them")
         drawn = draw_sample(suspects, dataset, run.audit["reviewed"], sample, seed=run.spec.get("seed", 0))
         with using(out, [run.source.name, *run.corrections]):
             write_page(out / "sample.html", drawn, dataset, title=run.title, limit=len(drawn), sample=True)

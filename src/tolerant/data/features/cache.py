@@ -50,7 +50,7 @@ def cache_limit() -> int:
         gib = float(word)
     except ValueError:
         gib = -1.0
-    if not gib >= 0:
+    if not 0 <= gib < 2**33:  # all bytes that 63 bits count
         raise ValueError(f"TOLERANT_CACHE_GIB must be a number of GiB, such as 20; got {word!r}")
     return int(gib * 2**30)
 

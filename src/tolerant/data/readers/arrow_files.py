@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tolerant.checks import check_class_names, check_words
 from tolerant.data.read_errors import naming_table, reason
 from tolerant.data.readers.walk import SUFFIXES as PICTURES
 from tolerant.data.stored_pictures import PictureColumn, StoredPicture, mapped
 from tolerant.extras import extra
+from tolerant.regular import check_regular
 
 _LOOKED_AT = 8  # cells, to see whether a column of bytes holds pictures
 
@@ -36,6 +38,7 @@ def read_arrow_files(files: Sequence[Path]) -> Any:
 
 
 def _read(file: Path) -> Any:
+    check_regular(file)
     with naming_table(file):
         opened = _Parquet(file) if file.suffix.lower() == ".parquet" else _Arrow(file)
         features = _features(opened.schema)
@@ -57,7 +60,7 @@ def _read(file: Path) -> Any:
         if feature.get("_type") == "ClassLabel" and feature.get("names") and name in frame.columns
     ]
     for name in classes:
-        frame[name] = _class_words(frame[name], [str(word) for word in features[name]["names"]], file)
+        frame[name] = _class_words(frame[name], features[name]["names"], file)
     frame.attrs = {
         "index": [str(name).strip() for name in index],
         "pictures": [name.strip() for name in pictures],
@@ -146,13 +149,17 @@ def _is_picture(cell: Any) -> bool:
     return True
 
 
-def _class_words(column: Any, names: list[str], file: Path) -> Any:
+def _class_words(column: Any, names: Any, file: Path) -> Any:
     """The names for the numbers of a column; -1, which hubs write for an unknown label, is missing."""
-    numbers = extra("pandas").to_numeric(column, errors="coerce").fillna(-1).astype(int)
-    wrong = numbers[(numbers < -1) | (numbers >= len(names))]
+    try:
+        words = check_class_names(check_words(names, "names"), len(names))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file}: the classes of column {column.name!r}: {error}") from error
+    numbers = extra("pandas").to_numeric(column, errors="coerce").fillna(-1)
+    wrong = numbers[(numbers < -1) | (numbers >= len(words)) | (numbers % 1 != 0)]
     if len(wrong):
         raise ValueError(
             f"{file}: column {column.name!r} has the class {wrong.iloc[0]} in row {wrong.index[0]}, and "
-            f"names for the classes 0 to {len(names) - 1}. Correct the number, or the file's names."
+            f"names for the classes 0 to {len(words) - 1}. Correct the number, or the file's names."
         )
-    return numbers.map(dict(enumerate(names))).astype(object)
+    return numbers.astype(int).map(dict(enumerate(words))).astype(object)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ PREFIX = "hf:"
 _DICT, _STATE = "dataset_dict.json", "state.json"  # of `save_to_disk`
 # The library's own readers of plain files. That of pickles is not among them.
 _BUILDERS = ("parquet", "arrow", "csv", "json", "text", "imagefolder", "webdataset", "cache")
-_SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}.*")
+_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5}).*")
 _NUMBERED = re.compile(r"(part-)?\d+(-.*)?")
 _SPLIT_WORD = re.compile(r"(train|validation|valid|val|dev|test)(?![a-z])")
 
@@ -49,7 +49,23 @@ def hub_files(name: str, *, split: str | None, config: str | None) -> list[Path]
         found_config, found_split = _place(file.relative_to(folder))
         configs.setdefault(found_config, {}).setdefault(found_split, []).append(file)
     splits = configs[_pick(name, "config", config, configs, "default")]
-    return splits[_pick(name, "split", split, splits, "train")]
+    files = splits[_pick(name, "split", split, splits, "train")]
+    _check_whole(files)
+    return files
+
+
+def _check_whole(files: Sequence[Path]) -> None:
+    """A ValueError if one of the parts is missing that the names of the others count."""
+    there: dict[tuple[Path, str, int], set[int]] = {}
+    for file in files:
+        if shard := _SHARD.fullmatch(file.stem):
+            there.setdefault((file.parent, shard[1], int(shard[3])), set()).add(int(shard[2]))
+    for (folder, split, count), parts in there.items():
+        if missing := sorted({*range(count)} - parts):
+            raise ValueError(
+                f"{folder} has {len(parts)} of {count} parts of {split!r} (first missing: {missing[0]:05d}): "
+                "it was not fetched or copied whole. Fetch it again."
+            )
 
 
 def _pick(name: str, what: str, wanted: str | None, there: Mapping[str, Any], usual: str) -> str:
@@ -109,6 +125,8 @@ def _saved(folder: Path, split: str | None) -> list[Path]:
         raise ValueError(
             f"{folder} was saved by an old version of datasets, as a choice of rows. Save it again."
         )
+    if not files:
+        raise ValueError(f"{folder / _STATE} names no file with rows. Save it again.")
     if missing := [file for file in files if not file.is_file()]:
         raise ValueError(f"{missing[0]} is not there, though {folder / _STATE} names it. Save it again.")
     return files

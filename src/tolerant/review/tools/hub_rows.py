@@ -45,7 +45,9 @@ def decisions(path: Path) -> list[dict[str, Any]]:
     parquet = extra("pyarrow.parquet")
     try:
         names = parquet.read_schema(path).names
-        wanted = [name for name in ("id", "given_label", "row_digest", "new_label") if name in names]
+        wanted = [
+            name for name in ("id", "given_label", "decision", "row_digest", "new_label") if name in names
+        ]
         rows: list[dict[str, Any]] = parquet.read_table(path, columns=wanted).to_pylist()
     except extra("pyarrow").ArrowException as error:
         raise ValueError(f"{path.name} cannot be read: {reason(error)}. Export it again.") from error
