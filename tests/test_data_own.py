@@ -649,6 +649,14 @@ def test_of_a_wide_table_some_columns_are_named(tmp_path: Path) -> None:
     assert "c20" not in str(caught.value)
 
 
+def test_a_name_cut_off_is_not_taken_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tolerant.data.readers.row_files._MOST_OF_HEADER", 49)
+    names = [f"c{n}" for n in range(1, 31)]
+    assert ",".join(names)[:49].endswith(",c1")  # of c15; warnings are errors
+    path = write(tmp_path / "x.csv", ",".join(names) + "\n" + "1," * 29 + "1\n")
+    assert list(read_frame(path).columns) == names
+
+
 def test_encoder_saved_and_applied_to_new_rows(tmp_path: Path) -> None:
     text = "age,town,label\n20,Ulm,a\n40,,b\n,Bonn,b\n30.1,Ulm,a\n"
     with pytest.warns(UserWarning, match="missing values"):

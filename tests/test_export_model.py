@@ -104,6 +104,19 @@ def test_a_file_that_predicts_otherwise_is_not_kept(
     assert not list((tmp_path / "out").iterdir())
 
 
+def test_a_card_shows_what_stands_in_the_data_and_a_killed_export_is_repeated(tmp_path: Path) -> None:
+    rows = [f"{row % 2 + row / 100},{'<i>a|b</i>' if row % 2 else 'b'}" for row in range(40)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x|y,label", *rows]))
+    tolerant("train", tmp_path / "rows.csv", "--out", tmp_path / "run", "--model", "mlp", *AT_ONCE)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".part-model.pt2").write_bytes(b"half of it")
+    tolerant("export", tmp_path / "run", "--to", "torch", "--out", tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "model.pt2"}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| &lt;i&gt;a\\|b&lt;/i&gt;, b |" in card
+    assert "| x\\|y |" in card
+
+
 def test_what_is_no_network_is_refused(runs: Path, tmp_path: Path) -> None:
     tolerant(
         "train",

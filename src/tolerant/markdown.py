@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
+
+from tolerant.printable import printable
 
 _RULES = {"l": "---", "r": "---:", "c": ":-:"}
 
@@ -17,6 +20,15 @@ def markdown_table(head: Sequence[str], body: Iterable[Sequence[str]], align: st
     """
     rules = [_RULES[letter] for letter in align.ljust(len(head), align[-1])]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rules, *body))
+
+
+def plain(text: object) -> str:
+    r"""Words from data, in a cell or a line: no cell, no line and no HTML of their own.
+
+    >>> plain("a|b\n# <b>")
+    'a\\|b\\n# &lt;b&gt;'
+    """
+    return printable(html.escape(str(text), quote=False), one_line=True).replace("|", "\\|")
 
 
 def aligned(text: str) -> str:

@@ -37,13 +37,13 @@ def export(
     Suspects come with the suggested labels and a score; what the tool exports again goes to `tolerant train
     ... --labels FILE`. torch and onnx are a network with its preprocessing inside, and a model card.
     """
-    from tolerant.own_data.exported import write_model
+    from tolerant.own_data.exported import is_part, write_model
     from tolerant.own_data.run_folder import load_run
     from tolerant.review.tools import WRITERS, SuspectRows
 
     saved = load_run(run)
     folder = out or run / to.value
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not (folder.is_dir() and all(map(is_part, folder.iterdir()))):
         raise typer.BadParameter(f"{folder} is there already; name a new folder", param_hint="--out")
     if to in (Target.TORCH, Target.ONNX):
         opt.refuse(context, ("limit",), "is for suspects; a model is whole")

@@ -22,6 +22,7 @@ from tolerant.extras import extra
 from tolerant.hints import warn_caller
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+_MOST_OF_HEADER = 2**20  # characters that are looked at for what separates the cells
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -68,7 +69,7 @@ def _read_separated(path: Path) -> Any:
         utf16 = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
     encoding = "utf-16" if utf16 else "utf-8-sig"
     with _open(path) as file:
-        header = codecs.getreader(encoding)(file).readline(2**20)
+        header = codecs.getreader(encoding)(file).readline(_MOST_OF_HEADER)
     separator = max(",;\t|", key=header.count)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # pandas warns of rows longer than the header
@@ -81,6 +82,8 @@ def _read_separated(path: Path) -> Any:
                 "its rows have more cells than its first line, which must name every column"
             ) from error
     first = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
+    if not header.endswith(("\n", "\r")):  # cut in a name, which may then look like another
+        first = first[:-1]
     twice = [name for name, count in Counter(first).items() if name and count > 1]
     if twice:
         warn_caller(f"{path} has more than one column {twice[0]!r}; the first of them is meant by that name")

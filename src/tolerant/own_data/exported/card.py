@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.markdown import markdown_table
+from tolerant.markdown import markdown_table, plain
 from tolerant.own_data.run_folder import SavedRun
 
 
@@ -31,11 +31,11 @@ def model_card(run: SavedRun, dataset: NoisyDataset, file: str) -> str:
     if encoder.encoder is not None:
         facts["Columns"] = ", ".join(encoder.encoder.feature_names)
     lines = [
-        f"# {run.title}",
+        f"# {plain(run.title)}",
         "",
         f"A classifier trained by tolerant {spec['version']} on labels that are partly wrong.",
         "",
-        markdown_table(["", ""], [[name, fact] for name, fact in facts.items()], "ll"),
+        markdown_table(["", ""], [[name, plain(fact)] for name, fact in facts.items()], "ll"),
         "",
         *("## Use", "", "```python", *_use(file), "```", ""),
         *("## Limits", ""),

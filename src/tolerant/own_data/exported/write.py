@@ -21,6 +21,7 @@ from tolerant.own_data.run_folder import SavedRun
 
 CLOSE = 1e-4  # how far a probability may be off the run's own
 _ROWS = 64  # of the training data, that are compared
+_PART = ".part-"
 METADATA = "tolerant.json"  # in a torch file; in an ONNX file its keys are in the metadata
 
 
@@ -35,7 +36,7 @@ def write_model(run: SavedRun, to: str, folder: Path) -> tuple[Path, float]:
     inputs = torch.from_numpy(np.ascontiguousarray(rows.inputs[np.arange(len(rows))]))
     wanted = run.probs(run.encoder.trainable(rows), device="cpu")
     path = folder / {"torch": "model.pt2", "onnx": "model.onnx"}[to]
-    part = path.with_name(f".part-{path.name}")
+    part = path.with_name(f"{_PART}{path.name}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporters, about their own insides
         predict = (_write_torch if to == "torch" else _write_onnx)(program, example, part, metadata(run))
@@ -47,6 +48,11 @@ def write_model(run: SavedRun, to: str, folder: Path) -> tuple[Path, float]:
     part.replace(path)
     write_atomic(folder / "README.md", model_card(run, dataset, path.name))
     return path, off
+
+
+def is_part(path: Path) -> bool:
+    """Whether an export that was killed left it; the next one replaces it."""
+    return path.name.startswith(_PART)
 
 
 def metadata(run: SavedRun) -> dict[str, str]:
