@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -166,7 +166,7 @@ class TableEncoder:
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same encoder."""
-        return {"columns": [asdict(column) for column in self.columns]}
+        return {"columns": [dict(vars(column)) for column in self.columns]}
 
     @classmethod
     def from_dict(cls, value: Any) -> TableEncoder:

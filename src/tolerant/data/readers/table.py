@@ -98,9 +98,9 @@ def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
     pandas = extra("pandas")
     few = _FEWEST_TO_JUDGE
     num_labels = len(set(given[:few].tolist()))
-    for name, column in features.iloc[:few].items():
+    for name, column in features.items():
         # Nearly every column is done with here, by one look at a few cells: a table may have 100,000.
-        if len(set(map(str, column.to_numpy(object)))) != num_labels:
+        if len(set(map(str, np.asarray(column.array[:few], object)))) != num_labels:
             continue
         for rows in (min(1000, len(given)), len(given)):
             codes, words = pandas.factorize(features[name].iloc[:rows].astype(str))
