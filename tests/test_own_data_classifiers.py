@@ -45,7 +45,6 @@ from tolerant.own_data.classifiers.score import Scored, score_member
 from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
 from tolerant.own_data.out_of_fold import OutOfFold
-from tolerant.own_data.settings import Settings
 
 TABLE = [name for name in CLASSIFIERS if name in ("linear", "trees", "forest")]
 NOT_TRIED = ["extra-trees", "discriminant", "lightgbm", "xgboost"]  # on rows with categories
