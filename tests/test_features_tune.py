@@ -14,6 +14,7 @@ from tolerant.data.features import load_body
 from tolerant.own_data import load_run
 from tolerant.train import Recipe, build
 from tolerant.train.engine.weights import Weights
+from tolerant.train.networks.network_committee import NetworkCommittee
 
 COLOURS = np.array([[200, 40, 40], [40, 40, 200]])
 
@@ -44,7 +45,7 @@ def test_what_is_tuned_learns_and_the_rest_stays(tune, tiny, pictures):
     model.fit(images, given)
     assert (model.predict(images) == true).mean() > 0.95
     assert (given != true)[model.suspects_.index].mean() > 0.9
-    before, after = load_body(tiny).net.state_dict(), model.model_.body.state_dict()
+    before, after = load_body(tiny).net.state_dict(), model.model_.networks[0].body.state_dict()
     same = [torch.equal(before[name], after[name].cpu()) for name in before]
     assert all(same) if tune == "head" else not any(same)
 
@@ -64,6 +65,15 @@ def test_the_statistics_of_a_body_stay_with_its_weights():
     before = {name: tensor.clone() for name, tensor in net.body.named_buffers()}
     net.train()(torch.rand(4, 3, 28, 28))
     assert all(torch.equal(before[name], tensor) for name, tensor in net.body.named_buffers())
+
+
+def test_a_body_learns_more_slowly_in_a_committee_too():
+    net = build("pretrained", 3, image_size=(28, 28))
+    committee = NetworkCommittee([net], mirror=True)
+    named = dict(committee.named_parameters())
+    slow = {name: weight for name, weight in named.items() if committee.lr_scales.get(name, 1.0) < 1.0}
+    assert {id(weight) for weight in slow.values()} == {id(weight) for weight in net.body.parameters()}
+    assert committee.lr_scales.keys() == slow.keys()
 
 
 def test_a_new_head_sees_the_features_of_the_extractor():

@@ -189,12 +189,12 @@ def test_a_file_is_read_once(tmp_path, monkeypatch):
 
 
 def test_of_very_many_columns_no_model_is_asked_and_no_boosting_is_tried():
-    inputs = np.random.default_rng(0).normal(size=(60, 10_001)).astype(np.float32)
-    rows = NoisyDataset(inputs, np.arange(60) % 2, None, ("a", "b"))
-    few = NoisyDataset(inputs[:, :50], np.arange(60) % 2, None, ("a", "b"))
+    inputs = np.random.default_rng(0).normal(size=(400, 10_001)).astype(np.float32)
+    rows = NoisyDataset(inputs, np.arange(400) % 2, None, ("a", "b"))
+    few = NoisyDataset(inputs[:, :50], np.arange(400) % 2, None, ("a", "b"))
     assert "trees" in [member.name for member in members_for(few, Settings())]
     assert [member.name for member in members_for(rows, Settings())] == ["linear", "forest", "extra-trees"]
-    suspects = find_suspects(rows.given_labels, np.tile([0.1, 0.9], (60, 1)))
+    suspects = find_suspects(rows.given_labels, np.tile([0.1, 0.9], (400, 1)))
     assert len(suspects)
     # Each of the rows without each column in turn would be 10,002 rows of 10,001 numbers.
     assert find_reasons(lambda rows: pytest.fail("asked"), rows, InputEncoder.fit(rows), suspects) == []

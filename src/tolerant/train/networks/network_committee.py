@@ -24,6 +24,12 @@ class NetworkCommittee(nn.Module):
     def __len__(self) -> int:
         return len(self.networks)
 
+    @property
+    def lr_scales(self) -> dict[str, float]:
+        """As of `Pretrained`, of those members that have them."""
+        members = ((place, getattr(each, "lr_scales", {})) for place, each in enumerate(self.networks))
+        return {f"networks.{place}.{name}": scale for place, own in members for name, scale in own.items()}
+
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             return torch.cat([network(x) for network in self.networks])
