@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -107,8 +108,7 @@ def in_rounds(x: np.ndarray, true: np.ndarray, labels: np.ndarray, seed: int) ->
     seen, others = np.split(order, [7 * len(x) // 10])
     rows = NoisyDataset(x[seen], labels[seen], true[seen], NAMES)
     test = NoisyDataset(x[others], true[others], true[others], NAMES)
-    recipe = RECIPE if len(x) > TINY_ROWS else Recipe.from_dict(RECIPE.to_dict() | {"batch_size": 16})
-    recipe = Recipe.from_dict(recipe.to_dict() | {"seed": seed})
+    recipe = replace(RECIPE, batch_size=128 if len(x) > TINY_ROWS else 16, seed=seed)
     for epochs in EPOCHS:
         start = time.process_time()
         result = train(

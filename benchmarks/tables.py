@@ -156,10 +156,9 @@ def prune(results: Path) -> str:
 
 def loss_cpu(results: Path) -> str:
     """L_q on a CPU against two common ways to write it (`benchmarks/bench_loss.py`)."""
-    path = results / "bench" / "loss_cpu.json"
-    if not path.exists():
+    found = _read_one(results / "bench" / "loss_cpu.json")
+    if found is None:
         return NO_ROWS
-    found = json.loads(path.read_text("utf-8"))
     body = []
     for row in found["results"]:
         copies = row["extra_copies"]
@@ -209,10 +208,9 @@ def linear(results: Path) -> str:
 
 def training(results: Path) -> str:
     """Images a second by way of training (`benchmarks/bench_train.py`)."""
-    path = results / "bench" / "train_h200.json"
-    if not path.exists():
+    found = _read_one(results / "bench" / "train_h200.json")
+    if found is None:
         return NO_ROWS
-    found = json.loads(path.read_text("utf-8"))
     body = []
     for model in GFLOP:
         rates: dict[str, float] = found.get(model, {})
@@ -254,6 +252,11 @@ def _where(row: dict[str, Any]) -> str:
 def _read(path: Path) -> list[dict[str, Any]]:
     """The rows of a JSON Lines file; none where there is no file."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def _read_one(path: Path) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = json.loads(path.read_text("utf-8")) if path.exists() else None
+    return found
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tolerant.suspects import find_suspects, whole_matrix
-from tolerant.suspects.noise_model import fit_noise_model
+from tolerant.suspects.noise_model import fit_noise_model, posterior
 from tolerant.suspects.one_rate import OneRate
 from tolerant.suspects.rate import rate_interval
 from tolerant.suspects.unweighted import as_if_unweighted
@@ -175,5 +175,7 @@ def test_the_posterior_of_classes_is_that_of_bayes_for_both_kinds_of_noise_model
     one = OneRate(4, 0.3, 1.7)
     joint = probs**1.7 * np.where(np.eye(4, dtype=bool)[given], 0.7, 0.1)
     expected = joint / joint.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(one.posterior(given, probs), expected, rtol=1e-5)
-    np.testing.assert_allclose(WholeMatrix(one.transition, 1.7).posterior(given, probs), expected, rtol=1e-5)
+    np.testing.assert_allclose(posterior(one, given, probs), expected, rtol=1e-5)
+    np.testing.assert_allclose(posterior(WholeMatrix(one.transition, 1.7), given, probs), expected, rtol=1e-5)
+    without_noise = posterior(OneRate(4, 0.0, 1.0), given, probs)
+    np.testing.assert_array_equal(without_noise, np.eye(4)[given])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.suspects.one_rate import OneRate
-from tolerant.suspects.whole_matrix import WholeMatrix
+from tolerant.suspects.whole_matrix import WholeMatrix, sharpen
 
 NoiseModel = WholeMatrix | OneRate
 
@@ -31,6 +31,7 @@ _SHARPNESS = np.geomspace(12.0, 0.25, 14)
 FIT_ROWS = 20_000  # rows that it is fitted to: a sampling error of 0.4 points at most
 _FIRST_GUESS = 0.2  # the share of labels drawn at random
 _ENTRIES_A_ROW = 10.0
+_BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
 
 
 def sample_to_fit(num_rows: int) -> NDArray[np.int64]:
@@ -55,3 +56,17 @@ def fit_noise_model(
         if fit > best_fit:
             best_fit, best = fit, model
     return best
+
+
+def posterior(
+    model: NoiseModel, given_labels: NDArray[np.int64], probs: NDArray[np.floating]
+) -> NDArray[np.float32]:
+    """[N, C]: how probable each class is, given the row and its label."""
+    num_rows, num_classes = probs.shape
+    transition, found = model.transition, np.empty((num_rows, num_classes), np.float32)
+    step = max(1, _BLOCK // num_classes)
+    for start in range(0, num_rows, step):
+        part = slice(start, start + step)
+        joint = sharpen(probs[part], model.sharpness) * transition[:, given_labels[part]].T + 1e-300
+        found[part] = joint / joint.sum(axis=1, keepdims=True)
+    return found

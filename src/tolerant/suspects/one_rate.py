@@ -62,17 +62,6 @@ class OneRate:
         right, by_mistake = self._right_and_mistaken(self._sharpened(given_labels, probs))
         return np.log(right + 1e-300) - np.log(by_mistake + 1e-300)
 
-    def posterior(self, given_labels: Labels, probs: Probs) -> NDArray[np.float32]:
-        num_rows, num_classes = probs.shape
-        result, step = np.empty((num_rows, num_classes), np.float32), max(1, _BLOCK // num_classes)
-        for start in range(0, num_rows, step):
-            part = slice(start, start + step)
-            joint = sharpen(probs[part], self.sharpness) * (self.wrong / (num_classes - 1))
-            place = (np.arange(len(joint)), given_labels[part])
-            joint[place] *= (1.0 - self.wrong) / (self.wrong / (num_classes - 1))
-            result[part] = joint / joint.sum(axis=1, keepdims=True)
-        return result
-
     def _sharpened(self, given_labels: Labels, probs: Probs) -> Matrix:
         """[2, N] of p^s, each row summing to one: that of the given label, and of all others together.
 

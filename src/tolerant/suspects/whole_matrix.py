@@ -70,16 +70,6 @@ class WholeMatrix:
             result[start : start + step] = np.log(right + 1e-300) - np.log(wrong + 1e-300)
         return result
 
-    def posterior(self, given_labels: Labels, probs: Probs) -> NDArray[np.float32]:
-        """[N, C]: how probable each class is, given the row and its label."""
-        num_rows, num_classes = probs.shape
-        result, step = np.empty((num_rows, num_classes), np.float32), max(1, _BLOCK // num_classes)
-        for start in range(0, num_rows, step):
-            part = slice(start, start + step)
-            joint = sharpen(probs[part], self.sharpness) * self.transition[:, given_labels[part]].T
-            result[part] = joint / joint.sum(axis=1, keepdims=True)
-        return result
-
     def _by_label(self, given_labels: Labels, probs: Probs) -> list[Matrix]:
         return _split_by_label(given_labels, sharpen(probs, self.sharpness))
 

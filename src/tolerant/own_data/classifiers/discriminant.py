@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tolerant.suspects.noise_model import NoiseModel, fit_noise_model, sample_to_fit
+from tolerant.suspects.noise_model import NoiseModel, fit_noise_model, posterior, sample_to_fit
 
 _BLOCK = 4096  # rows in memory at a time: features of a million pictures stay in their memory map
 _LEAST = 1e-6
@@ -57,7 +57,7 @@ class RoundDiscriminant:
         one_hot = np.eye(len(self.classes_), dtype=np.float32)
 
         def relabelled(probs: np.ndarray, noise: NoiseModel) -> Moments:
-            found = noise.posterior(label, probs)
+            found = posterior(noise, label, probs)
             if trusted is not None:
                 found[trusted] = one_hot[label[trusted]]
             return rows.moments(found)

@@ -175,8 +175,8 @@ def count_transition(probs: Tensor, given: Tensor) -> Tensor:
     tensor([[0.7900, 0.2100],
             [0.0100, 0.9900]])
     """
-    num_classes, (first, second) = probs.shape[1], probs.topk(2, 1).values.unbind(1)
-    choice = probs.argmax(1)
+    num_classes, top = probs.shape[1], probs.topk(2, 1)
+    choice, (first, second) = top.indices[:, 0], top.values.unbind(1)
     order = (second / first).argsort(stable=True)
     order = order[choice[order].argsort(stable=True)]  # class by class, the surest rows first
     choice = choice[order]
