@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +33,7 @@ from tolerant import NoisyLabelClassifier
 from tolerant.cli import make_app
 from tolerant.data import TableEncoder
 from tolerant.data.dataset import LazySubset, NoisyDataset
-from tolerant.own_data import Settings
+from tolerant.own_data import Settings, load_run
 from tolerant.own_data.classifiers import discriminant
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.choose import members_for
@@ -137,6 +138,15 @@ def test_corrections_are_trained_on_and_not_asked_again(trained, tmp_path):
         )  # fmt: skip
     assert "1 reviewed ones are not listed" in said
     assert row["id"] not in [other["id"] for other in read(tmp_path / "run" / "suspects.csv")]
+
+
+def test_classifiers_of_an_earlier_version_are_told(trained, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained[0] / "run", run)
+    spec = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps(spec | {"format": 3}))
+    with pytest.raises(ValueError, match=r"form of an earlier version \(format 3\).*Train again"):
+        load_run(run)
 
 
 def test_a_stored_model_with_other_things_in_it_is_refused(tmp_path):

@@ -199,6 +199,11 @@ def _read_source(folder: Path, spec: dict[str, Any]) -> tuple[Source, InputEncod
 
 
 def _read_classifiers(folder: Path, spec: dict[str, Any], num_classes: int) -> Committee:
+    if spec["format"] < FORMAT:
+        raise ValueError(
+            f"{folder} has classifiers in the form of an earlier version (format {spec['format']}), which "
+            "this one does not read. Train again."
+        )
     fitted, found = read_classifiers(folder / "model.classifiers")
     names = check_words(spec["classifiers"], "classifiers")
     if not names:
