@@ -44,7 +44,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
 from PIL import Image
@@ -62,7 +61,7 @@ from tolerant.data.features import Extractor, extract, load_extractor
 from tolerant.data.features.bundled import LITE_SIZE
 from tolerant.data.features.picture_networks import Body, Frame
 from tolerant.data.readers.folder import load_folder
-from tolerant.experiment.row import hardware, versions
+from tolerant.experiment.row import commit, hardware, source, versions
 from tolerant.noise import corrupt, uniform
 from tolerant.own_data import Settings
 from tolerant.own_data.learn import learn
@@ -186,6 +185,8 @@ def ours(rows: Rows, seed: int, tiny: bool, **options: Any) -> Row:
 
 def side_by_side(rows: Rows, seed: int, tiny: bool) -> Row:
     """What `tolerant train` does with texts: words, the features, or both, as the given labels say."""
+    import pandas as pd  # not needed by `tune`, on machines that have less
+
     inputs, given, true, test, test_true = rows
     processor = time.process_time()
     with tempfile.TemporaryDirectory() as name:
@@ -212,15 +213,20 @@ def side_by_side(rows: Rows, seed: int, tiny: bool) -> Row:
     }
 
 
+def made_with(device: torch.device) -> Row:
+    return {
+        "hardware": hardware(device),
+        "versions": versions(),
+        "commit": commit(),
+        "source": source(),
+    }
+
+
 def measure(
     data: str, noise: str, seed: int, rows: Rows, name: str, tiny: bool, only: str | None
 ) -> list[Row]:
     said = {"data": data, "noise": noise, "seed": seed, "rows": len(rows[1]), "test_rows": len(rows[4])}
-    made = {
-        "hardware": hardware(torch.device("cpu")),
-        "threads": torch.get_num_threads(),
-        "versions": versions(),
-    }
+    made = made_with(torch.device("cpu")) | {"threads": torch.get_num_threads()}
     is_text = rows[0].ndim == 1
     own = side_by_side(rows, seed, tiny) if is_text else ours(rows, seed, tiny, features=name)
     seen = f"tf-idf, {name} or both" if is_text else name
@@ -248,7 +254,7 @@ def tune(
             own = options if method != "none" else {"folds": options["folds"]}
             found = ours(rows, seed, tiny, features=name, tune=method, device=device, **own)
             said = {"data": "cifar10n-worse", "noise": "people", "seed": seed, "rows": len(rows[1])}
-            made = {"hardware": hardware(pick_device(device)), "versions": versions()}
+            made = made_with(pick_device(device))
             yield {**said, "features": name, "method": f"tune {method}", **options, **found, **made}
 
 
@@ -389,7 +395,7 @@ def main(words: Sequence[str] | None = None) -> None:
                     else:
                         row = large(seed, Path(name), tiny, arguments.folds)
                         row = {"data": "made up", "seed": seed, "method": "tolerant", **row}
-                row |= {"hardware": hardware(torch.device("cpu")), "versions": versions()}
+                row |= made_with(torch.device("cpu"))
                 append(arguments.out, row)
                 print(row, flush=True)
                 continue
