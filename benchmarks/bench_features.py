@@ -214,12 +214,7 @@ def side_by_side(rows: Rows, seed: int, tiny: bool) -> Row:
 
 
 def made_with(device: torch.device) -> Row:
-    return {
-        "hardware": hardware(device),
-        "versions": versions(),
-        "commit": commit(),
-        "source": source(),
-    }
+    return {"hardware": hardware(device), "versions": versions()}
 
 
 def measure(
@@ -254,7 +249,7 @@ def tune(
             own = options if method != "none" else {"folds": options["folds"]}
             found = ours(rows, seed, tiny, features=name, tune=method, device=device, **own)
             said = {"data": "cifar10n-worse", "noise": "people", "seed": seed, "rows": len(rows[1])}
-            made = made_with(pick_device(device))
+            made = made_with(pick_device(device)) | {"commit": commit(), "source": source()}
             yield {**said, "features": name, "method": f"tune {method}", **options, **found, **made}
 
 
