@@ -17,6 +17,7 @@ import tolerant.data.batches as batches
 from tolerant.data import NoisyDataset, split_validation
 from tolerant.data.augment import augment
 from tolerant.data.dataset import LazySubset
+from tolerant.experiment.row import by_rule
 from tolerant.losses import LqLoss
 from tolerant.train import (
     Callback,
@@ -566,6 +567,17 @@ def test_history_has_every_number_of_every_epoch():
     assert "p_y_right" not in unknown.history[0]
     seldom = fit(recipe=quick(epochs=4, score_every=2))
     assert ["p_y_wrong" in record for record in seldom.history] == [False, True, False, True]
+
+
+def test_the_test_set_is_looked_at_now_and_then_and_in_the_end():
+    test = table(50, 0.0, seed=1)
+    always = fit(test=test, recipe=quick(epochs=5, select="last"))
+    seldom = fit(test=test, recipe=quick(epochs=5, select="last", test_every=2))
+    tests = [record["test_accuracy"] for record in always.history]
+    assert [r.get("test_accuracy") for r in seldom.history] == [None, tests[1], None, tests[3], tests[4]]
+    assert (seldom.test_accuracy, seldom.oracle_test_accuracy) == (tests[4], max(tests[1], *tests[3:]))
+    best = by_rule(seldom.history)["best_test"]
+    assert best["test_accuracy"] == seldom.oracle_test_accuracy == tests[best["epoch"]]
 
 
 def test_train_loss_is_the_mean_over_rows_of_an_epoch():

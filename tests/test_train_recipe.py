@@ -37,6 +37,7 @@ from tolerant.train import Recipe
         ({"epochs": True}, "epochs must be a whole number"),
         ({"compile": 3}, "compile must be true or false; got 3"),
         ({"milestones": 5}, r"milestones must be whole numbers, as in \(40, 80\); got 5"),
+        ({"test_every": 2}, "test_every must be 1 where validation rows choose .* Use select='last'"),
         ({"milestones": (1.5,)}, "milestones must be whole numbers"),
     ],
 )

@@ -102,14 +102,15 @@ def epoch_columns(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float 
 def by_rule(history: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Test accuracy at the epoch each rule chooses; of equal epochs the first. Epochs from 0.
 
-    Without validation rows there is no such rule.
+    Without validation rows there is no such rule. The best test epoch is one of those that were tested.
 
     >>> by_rule([{"validation_accuracy": 0.6, "test_accuracy": 0.7},
     ...          {"validation_accuracy": 0.5, "test_accuracy": 0.8}])["noisy_validation"]
     {'epoch': 0, 'test_accuracy': 0.7}
     """
-    test = [record["test_accuracy"] for record in history]
-    chosen = {"last_epoch": len(history) - 1, "best_test": int(np.argmax(test))}
+    test = [record.get("test_accuracy") for record in history]
+    best = int(np.argmax([-1.0 if accuracy is None else accuracy for accuracy in test]))
+    chosen = {"last_epoch": len(history) - 1, "best_test": best}
     if "validation_accuracy" in history[0]:
         validation = [record["validation_accuracy"] for record in history]
         chosen = {"noisy_validation": int(np.argmax(validation)), **chosen}

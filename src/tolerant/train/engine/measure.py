@@ -60,7 +60,8 @@ def _numbers(run: Run, num_trained: int, *, with_p_y: bool) -> Generator[bool, N
         correct, weight = scores.correct.double(), splits.validation.sample_weight
         values["validation_accuracy"] = correct.mean() if weight is None else (correct * weight).mean()
         yield True
-    if splits.test is not None:
+    over = run.epoch + 1 == run.recipe.epochs
+    if splits.test is not None and (over or (run.epoch + 1) % run.recipe.test_every == 0):
         values["test_accuracy"] = score(model, splits.test, bf16=bf16).correct.double().mean()
         yield True
     if with_p_y and splits.wrong is not None:

@@ -82,6 +82,8 @@ class Recipe:
     """Pruned rows leave the epoch ("filter") or stay with weight 0 ("weight")."""
     score_every: int = 10
     """Epochs between scorings of the training rows, for mean p_y in the history; 0: never."""
+    test_every: int = 1
+    """Epochs between looks at the test rows, which choose nothing; the last epoch has one in any case."""
     seed: int = 0
     """Of the split, the weights, the order of rows and their augmentation. On a CPU a seed gives the same
     bits, alone or beside other runs; with another number of threads convolutions round differently."""
@@ -96,7 +98,7 @@ class Recipe:
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
-        for name, least in (("epochs", 1), ("batch_size", 2), ("score_every", 0), ("seed", 0)):
+        for name, least in _LEAST.items():
             check_whole(getattr(self, name), name, least=least)
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
@@ -107,6 +109,11 @@ class Recipe:
             _OF_BATCH_NORM.check("batch_norm_momentum", self.batch_norm_momentum)
         if self.nesterov and not (self.optimizer == "sgd" and self.momentum):
             raise ValueError("nesterov=True needs optimizer='sgd' with a momentum above 0.")
+        if self.test_every > 1 and self.select == "validation":
+            raise ValueError(
+                f"test_every must be 1 where validation rows choose the epoch, which may be any; got "
+                f"{self.test_every}. Use select='last'."
+            )
         rising = list(self.milestones) == sorted(set(self.milestones))
         if not rising or min(self.milestones, default=1) < 1:
             raise ValueError(f"milestones must be rising epochs, 1 or more; got {self.milestones!r}.")
@@ -173,8 +180,10 @@ _LATER = (
     "mirror",
     "mixup",
     "average",
+    "test_every",
 )  # than the first stored rows
 
+_LEAST = {"epochs": 1, "batch_size": 2, "score_every": 0, "test_every": 1, "seed": 0}
 _NUMBERS = {
     **dict.fromkeys(("lr", "lr_decay"), Domain(0, open_low=True)),
     **dict.fromkeys(("weight_decay", "lr_step_decay", "mixup"), Domain(0)),
