@@ -35,7 +35,7 @@ from tolerant.train.rounds.round import taught
 
 BY_PEOPLE = ("random1", "random2", "random3", "worse", "aggre")
 DRAWN = (("uniform", 0.4), ("uniform", 0.8), ("class-dependent", 0.4), ("uniform", 0.0))
-EPOCHS = ((8, 24), (8, 12, 12))
+EPOCHS = ((8, 24), (8, 12, 12), (8, 6, 6, 6, 6))
 NAMES = CARDS["cifar10"].class_names
 RECIPE = Recipe(
     lr=0.02,

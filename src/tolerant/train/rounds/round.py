@@ -100,10 +100,10 @@ def taught(first: int, *later: int, q: float, networks: int = 1) -> tuple[Round,
     In these rows are blended: a network that sees none of them twice alike cannot learn its own mistakes by
     heart. A round begins with what the one before says at its end, and decides anew only in its second half:
     before, with a high learning rate, a fresh network knows less than the old one, and would take back what
-    that has found.
+    that has found. There it decides about eight times: each is a look at all rows.
     """
     rounds = [Round(epochs=first, loss="lq", loss_args={"q": q})]
     for epochs in later:
-        relabel = Relabel(start_epoch=max(1, epochs // 2), every=max(1, epochs // 25))
+        relabel = Relabel(start_epoch=max(1, epochs // 2), every=max(1, epochs // 15))
         rounds.append(Round(epochs=epochs, mixup=1.0, networks=networks, relabel=relabel))
     return tuple(rounds)
