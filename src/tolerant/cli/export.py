@@ -35,7 +35,8 @@ def export(
     """Write the suspects as an annotation tool takes them, or the model as one file.
 
     Suspects come with the suggested labels and a score; what the tool exports again goes to `tolerant train
-    ... --labels FILE`. torch and onnx are a network with its preprocessing inside, and a model card.
+    ... --labels FILE`. torch and onnx are the model (a network, or the discriminant on features) with its
+    preprocessing inside, and a model card.
     """
     from tolerant.own_data.exported import is_part, write_model
     from tolerant.own_data.run_folder import load_run

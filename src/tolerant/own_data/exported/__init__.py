@@ -1,4 +1,4 @@
-"""A run's network as one file that runs without this package, and a card that says what it is."""
+"""A run's model as one file that runs without this package, and a card that says what it is."""
 
 from tolerant.own_data.exported.write import is_part, write_model
 

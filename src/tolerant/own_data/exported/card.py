@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.markdown import markdown_table, plain
+from tolerant.own_data.classifiers.cards import CLASSIFIERS
+from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.run_folder import SavedRun
 
 
 def model_card(run: SavedRun, dataset: NoisyDataset, file: str) -> str:
-    """Of an exported network; ``dataset``: what the run was trained on."""
+    """Of an exported model; ``dataset``: what the run was trained on."""
     spec, encoder, suspects = run.spec, run.encoder, run.suspects(dataset)
     rate, names = suspects.noise_rate, encoder.class_names
     shape = ", ".join(map(str, encoder.picture_shape or encoder.shape))
     rows = "pictures, uint8" if encoder.kind == "image" else "encoded columns, float32"
-    inside = encoder.extractor and f" on features of {encoder.extractor.name}, which is inside"
     facts = {
         "Trained on": f"{len(dataset):,} rows of {run.title}",
         "Classes": ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else ""),
         "Labels estimated to be wrong": f"{rate.estimate:.1%}, between {rate.low:.1%} and {rate.high:.1%}",
         "Suspects": f"{len(suspects):,} rows; a person decided {suspects.num_reviewed:,}",
-        "Network": f"{spec['model']}{inside or ''}",
-        "Loss": ", ".join(
-            [spec["loss"], *(f"{name} = {value}" for name, value in spec["loss_args"].items())]
-        ),
-        "Pruning": "none" if spec["k"] is None else f"rows with p at most k = {spec['k']} were left out",
+        **_facts_of_model(run),
         "Rows kept": "all" if suspects.kept_share is None else f"{suspects.kept_share:.1%}",
         "Input": f"`rows`: {rows} (N, {shape}), any N",
         "Output": f"`probabilities`: float32 (N, {len(names)}), in the order of `class_names`",
     }
     if encoder.encoder is not None:
         facts["Columns"] = ", ".join(encoder.encoder.feature_names)
+    meant = "labels as they were given, mistakes included, and not calibrated"
+    if spec.get("doubt_of_true"):
+        meant = "true labels, as far as a noise model could tell them from those given"
     lines = [
         f"# {plain(run.title)}",
         "",
@@ -39,12 +39,25 @@ def model_card(run: SavedRun, dataset: NoisyDataset, file: str) -> str:
         "",
         *("## Use", "", "```python", *_use(file), "```", ""),
         *("## Limits", ""),
-        "The probabilities are those of labels as they were given, mistakes included, and not calibrated. No",
-        "true label was seen: the share of wrong ones is an estimate from the model's own doubts, and leaves",
-        "out mistakes that follow a rule.",
+        f"The probabilities are those of {meant}. No true label",
+        "was seen: the share of wrong ones is an estimate from the model's own doubts, and leaves out",
+        "mistakes that follow a rule.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _facts_of_model(run: SavedRun) -> dict[str, str]:
+    spec, extractor = run.spec, run.encoder.extractor
+    inside = f" on features of {extractor.name}, which is inside" if extractor else ""
+    if isinstance(run.model, Committee):
+        return {"Model": "; ".join(CLASSIFIERS[name].about for name in run.model.fitted) + inside}
+    loss = [spec["loss"], *(f"{name} = {value}" for name, value in spec["loss_args"].items())]
+    return {
+        "Network": f"{spec['model']}{inside}",
+        "Loss": ", ".join(loss),
+        "Pruning": "none" if spec["k"] is None else f"rows with p at most k = {spec['k']} were left out",
+    }
 
 
 def _use(file: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A run's network as one module: rows as they come in, probabilities out, what happens to inputs inside."""
+"""A run's model as one module: rows as they come in, probabilities out, what happens to inputs inside."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from tolerant.data.features import load_known
 from tolerant.data.features.picture_networks import Frame, PictureEncoder, as_vectors
 from tolerant.data.standardise import Preprocess
+from tolerant.own_data.classifiers.committee import Committee
+from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
 from tolerant.own_data.run_folder import SavedRun
 from tolerant.own_data.run_folder.load import Network
 
@@ -18,22 +20,13 @@ from tolerant.own_data.run_folder.load import Network
 class Program(nn.Module):
     """Pictures uint8 (N, H, W, C), or numbers of a table float32 (N, D), to probabilities (N, classes)."""
 
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, network: Network, features: Features | None) -> None:
+    def __init__(self, features: Features | None, head: nn.Module) -> None:
         super().__init__()
-        self.model, self.features = network.model.eval(), features
-        self.is_image = network.preprocess.kind == "image"
-        self.register_buffer("mean", _tensor(network.preprocess, "mean"))
-        self.register_buffer("scale", _tensor(network.preprocess, "scale"))
+        self.features, self.head = features, head
 
     def forward(self, rows: Tensor) -> Tensor:
         x = rows if self.features is None else self.features(rows)
-        x = x.float() * self.scale - self.mean
-        if self.is_image:
-            x = x.permute(0, 3, 1, 2)
-        return torch.softmax(self.model(x).float(), 1)
+        return torch.softmax(self.head(x.float()), 1)
 
 
 class Features(nn.Module):
@@ -50,14 +43,46 @@ class Features(nn.Module):
         return (views[0].half().float() + views[1].half().float()) / 2
 
 
+class Scaled(nn.Module):
+    """A network, and what happens to its inputs."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.model, self.is_image = network.model, network.preprocess.kind == "image"
+        self.register_buffer("mean", _tensor(network.preprocess, "mean"))
+        self.register_buffer("scale", _tensor(network.preprocess, "scale"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * self.scale - self.mean
+        return self.model(x.permute(0, 3, 1, 2) if self.is_image else x).float()
+
+
+class Plane(nn.Module):
+    """A linear discriminant, moved towards rare classes as its committee is."""
+
+    coef: Tensor
+    intercept: Tensor
+
+    def __init__(self, fitted: RoundDiscriminant, prior: np.ndarray, tau: float) -> None:
+        super().__init__()
+        coef = np.zeros((len(prior), fitted.coef_.shape[1]))
+        intercept = np.full(len(prior), -np.inf)  # a class that no row of its fit had
+        coef[fitted.classes_], intercept[fitted.classes_] = fitted.coef_, fitted.intercept_
+        intercept -= tau * np.log(np.where(prior > 0, prior, 1.0))
+        # In 64 bits, as the run has it: where logits are large and alike, 32 would tell them apart otherwise.
+        self.register_buffer("coef", torch.from_numpy(coef))
+        self.register_buffer("intercept", torch.from_numpy(intercept))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.double() @ self.coef.T + self.intercept).float()
+
+
 def program_of(run: SavedRun) -> tuple[Program, Tensor]:
     """The program, and two rows of zeros as it takes them; a ValueError for runs that are no such program."""
-    if not isinstance(run.model, Network):
-        raise ValueError(
-            f"{run.folder} is a model of scikit-learn's kind ({run.model.name}), which is stored as it is in "
-            "model.classifiers. For a network, train with --model network."
-        )
-    encoder = run.encoder
+    head, encoder = _head(run), run.encoder
     if encoder.kind == "text":
         raise ValueError(
             f"{run.folder} is a model of texts, whose words are no tensors. Use tolerant predict."
@@ -71,7 +96,20 @@ def program_of(run: SavedRun) -> tuple[Program, Tensor]:
     is_image = encoder.kind == "image"
     shape = (encoder.picture_shape if features is not None else encoder.shape) or ()
     example = torch.zeros(2, *shape, dtype=torch.uint8 if is_image else torch.float32)
-    return Program(run.model, features).eval(), example
+    return Program(features, head).eval(), example
+
+
+def _head(run: SavedRun) -> nn.Module:
+    if isinstance(run.model, Network):
+        return Scaled(run.model)
+    assert isinstance(run.model, Committee)
+    fitted = list(run.model.fitted.values())
+    if len(fitted) == 1 and isinstance(fitted[0], RoundDiscriminant):
+        return Plane(fitted[0], run.model.prior, run.model.tau)
+    raise ValueError(
+        f"{run.folder} is a model of scikit-learn's kind ({run.model.name}), which is stored as it is in "
+        "model.classifiers. For a network, train with --model network."
+    )
 
 
 def _tensor(preprocess: Preprocess, name: str) -> Tensor:

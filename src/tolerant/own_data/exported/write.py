@@ -1,4 +1,4 @@
-"""Writing a run's network for torch or ONNX, compared with the run's own predictions before it counts."""
+"""Writing a run's model for torch or ONNX, compared with the run's own predictions before it counts."""
 
 from __future__ import annotations
 
