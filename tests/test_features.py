@@ -109,9 +109,16 @@ def test_lite_is_the_network_of_its_package():
     encoder = load_extractor("lite0", "image").encode
     pixels = encoder.frame(torch.from_numpy(PICTURES).permute(0, 3, 1, 2))
     assert tuple(pixels.shape) == (5, 3, 128, 128)
+    maps: dict[int, torch.Tensor] = {}
+    for place in (7, 10, 14):  # where stages of 80, 112 and 192 channels end
+        net._blocks[place].register_forward_hook(lambda _, __, x, place=place: maps.update({place: x}))
     with torch.inference_mode():
-        plain = net.eval().extract_features(pixels).mean((2, 3))
-    np.testing.assert_allclose(encoder(PICTURES)[:, 0], plain, atol=1e-4)
+        last = net.eval().extract_features(pixels)
+    wanted = [last.mean((2, 3))]
+    for x in maps.values():
+        by_row = x.mean(3).tensor_split(2, dim=2)
+        wanted += [x.mean((2, 3)), x.flatten(2).std(2), by_row[0].mean(2) - by_row[1].mean(2)]
+    np.testing.assert_allclose(encoder(PICTURES)[:, 0], torch.cat(wanted, 1), atol=2e-4)
 
 
 def test_texts_of_like_meaning_are_near():

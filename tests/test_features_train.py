@@ -68,7 +68,7 @@ def test_photographs_take_the_bundled_extractor_and_say_so(folder, tmp_path, pic
     spec = json.loads((tmp_path / "run" / "spec.json").read_text())["features"]
     assert spec["extractor"]["name"] == "lite0"
     assert len(spec["extractor"]["weights"]) == 64
-    assert spec["shape"] == [1280]
+    assert spec["shape"] == [features.BUNDLED["lite0"].dim]
     run = load_run(tmp_path / "run")
     found = {run.load_rows().ids[row] for row in run.suspects(run.load_rows()).index[:8]}
     _, true, given = pictures
@@ -285,9 +285,9 @@ def test_estimator_on_pictures_and_texts(pictures, monkeypatch):
 def test_estimator_takes_none_by_default(pictures):
     images, _, given = pictures
     model = NoisyLabelClassifier(epochs=1, folds=0, random_state=0).fit(images, given)
-    assert model.n_features_in_ != 1280
+    assert model.n_features_in_ != features.BUNDLED["lite0"].dim
     auto = NoisyLabelClassifier(features="auto", epochs=1, folds=0, random_state=0).fit(images, given)
-    assert auto.n_features_in_ == 1280
+    assert auto.n_features_in_ == features.BUNDLED["lite0"].dim
     with pytest.raises(ValueError, match="is for pictures and texts"):
         NoisyLabelClassifier(features="lite0").fit(np.zeros((9, 3)), np.arange(9) % 2)
 

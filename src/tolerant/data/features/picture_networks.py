@@ -63,6 +63,8 @@ class Body:
     frame: Frame
     weights: str = ""
     """SHA-256 of its weights as they came."""
+    use: str = ""
+    """What of it makes the vector, if that is not what the network itself returns."""
 
     def __post_init__(self) -> None:
         if not self.weights:
@@ -74,7 +76,8 @@ class Body:
         # Channels last: 1.5 times the pictures a second on a CPU.
         net = net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         encoder = PictureEncoder(net, self.frame, device)
-        identity = Identity(self.name, self.version, self.weights, encoder.use)
+        use = f"{encoder.use}, {self.use}" if self.use else encoder.use
+        identity = Identity(self.name, self.version, self.weights, use)
         return Extractor(
             identity, "image", encoder, encoder.views, 512 if device.type == "cuda" else batch_size
         )

