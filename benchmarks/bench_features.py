@@ -2,6 +2,7 @@
 
     python benchmarks/bench_features.py pictures --out results/bench/features.jsonl
     python benchmarks/bench_features.py texts --texts FOLDER --out results/bench/features.jsonl
+    python benchmarks/bench_features.py rounds --out results/bench/features_rounds.jsonl
     python benchmarks/bench_features.py tune --out results/bench/features.jsonl
     python benchmarks/bench_features.py large --folds 0 --seeds 1 --out results/bench/features_large.jsonl
     python benchmarks/bench_features.py many --seeds 1 --out results/bench/features_many.jsonl
@@ -13,6 +14,7 @@ comments (FOLDER/trec.json, FOLDER/youtube.json) with the labels that keyword ru
 and with 40 % drawn at random; "tolerant" is what `tolerant train` chooses of TF-IDF, features and both. All
 methods see the same features; "average_precision" is that of the wrong labels, ranked by how right the given
 ones seem: in the written list, by cleanlab's label quality, or for a plain model by the out-of-fold p_y.
+rounds: what `tolerant train` does with photographs by itself beside --method rounds, on 10,000 of them.
 tune: the network itself is trained (--tune head and all), on 10,000 of the same photographs, beside a linear
 model on its features; "validation_accuracy" is that of the given labels of a tenth of the rows, which choose
 the epoch; the test set is whole. Meant for a GPU.
@@ -253,6 +255,17 @@ def tune(
             yield {**said, "features": name, "method": f"tune {method}", **options, **found, **made}
 
 
+def rounds(seed: int, name: str, tiny: bool) -> Iterator[Row]:
+    """The discriminant, and a linear layer on the same features that is taught in rounds."""
+    rows = photographs(seed, tiny=tiny, num_rows=10_000)
+    options: dict[str, dict[str, str]] = {"tolerant": {}, "rounds": {"method": "rounds"}}
+    for method, own in options.items():
+        found = ours(rows, seed, tiny, features=name, **own)
+        said = {"data": "cifar10n-worse", "noise": "people", "seed": seed, "rows": len(rows[1])}
+        made = made_with(torch.device("cpu")) | {"commit": commit(), "source": source()}
+        yield {**said, "test_rows": len(rows[4]), "features": name, "method": method, **found, **made}
+
+
 def large(seed: int, folder: Path, tiny: bool, folds: int) -> Row:
     """Features of ten classes whose means differ a little, trained on as those of pictures are."""
     num_rows, dim = (TINY_ROWS, 32) if tiny else (1_000_000, 1280)
@@ -369,7 +382,7 @@ def own_cache() -> Iterator[bool]:
 def main(words: Sequence[str] | None = None) -> None:
     parser = make_parser(__doc__)
     add_seeds(parser, 3)
-    parser.add_argument("what", choices=("pictures", "texts", "tune", "large", "many"))
+    parser.add_argument("what", choices=("pictures", "texts", "rounds", "tune", "large", "many"))
     parser.add_argument("--texts", type=Path, help="folder of trec.json and youtube.json")
     parser.add_argument("--features", help="default: lite0 for pictures, minilm for texts")
     parser.add_argument("--only", help="this method alone: the others do not depend on the seed of pictures")
@@ -393,6 +406,12 @@ def main(words: Sequence[str] | None = None) -> None:
                 row |= made_with(torch.device("cpu"))
                 append(arguments.out, row)
                 print(row, flush=True)
+                continue
+            if arguments.what == "rounds":
+                for row in rounds(seed, arguments.features or "lite0", tiny):
+                    row["cached"] = cached
+                    append(arguments.out, row)
+                    print(row, flush=True)
                 continue
             if arguments.what == "tune":
                 options = {name: getattr(arguments, name) for name in ("folds", "epochs", "lr")}
