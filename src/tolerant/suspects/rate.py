@@ -19,12 +19,12 @@ _SOFTER = 0.6  # how much less sure of itself the model of one rate is taken to 
 _RESAMPLE_ROWS = 5_000  # a resample of m rows of n errs sqrt(n / m) times as much
 _DEVIATIONS = 1.96  # standard errors to either side, for a level of 0.95
 _RESAMPLES = 50  # the standard error from 50 is good to a tenth of itself
-# How far the interval reaches at least, of the way from the estimate to the share of rows that look like
-# another class. Hard rows make the estimate too high more often than too low.
-_ABOVE, _BELOW = 0.2, 0.3
+# How far the interval reaches at least, to either side, of the way from the estimate to the share of rows
+# that look like another class.
+_AT_LEAST = 0.2
 # How many times the difference that unmixing makes is added below: where it lowers the estimate much, as with
-# pair flips, it has not ended, and the way left is up to half of what it went. Uniform noise has none.
-_UNENDED = 1.5
+# pair flips, it has not ended, and the way left is up to twice the way it went. Uniform noise has none.
+_UNENDED = 2.0
 # Below both of these a model knows too little of its classes to have anchors: by how much less than chance
 # its choices are doubted, and how much surer of them than chance it is.
 _LEAST_TOLD, _LEAST_SURE = 0.5, 0.65
@@ -40,11 +40,11 @@ class RateInterval:
     or classes overlap, hard rows count as wrong labels and the estimate is too high; where easy rows have
     fewer wrong labels than hard ones, as with labels by people, it is too low. By how much, predictions alone
     cannot tell; what they tell is how many more rows look like another class than the estimate explains. If
-    these are few beside the estimate, the interval reaches 0.2 of their share above it and 0.3 below; if they
-    are as many, all of it to both sides, and in between as many times their share as they are of the
-    estimate. A model too sure of itself shows less: below, it is also all of it if they are as many as the
-    model itself expects to take for a wrong class, and if they are half of those, a quarter; and 1.5 times
-    the difference of two estimates is added, with and without unmixing.
+    these are few beside the estimate, the interval reaches 0.2 of their share to either side; if they are as
+    many, all of it. If they are half as many, it reaches half of their share above, where the rate is if
+    people erred on hard rows, and a quarter below. A model too sure of itself shows fewer: below, they are
+    also held against the rows that the model itself expects to take for a wrong class; and twice the
+    difference of two estimates is added, with and without unmixing.
     Both ends are widened by the sampling error at `level`. It is that of the share of THESE labels: how far
     the estimate moves, from one resample of the rows to another, against the share of rows that look like
     another class. So a model that separates the classes has a narrow interval; with one that is not sure of
@@ -137,8 +137,8 @@ def rate_interval(
     # Of a class that the model never sees every label looks wrong, whether it is or not.
     unseen = float((~np.isin(given, np.unique(choice))).mean())
     more = max(float(looks_other.mean()) - rate, 0.0)
-    part = min(more / max(rate, 1e-9), 1.0)
-    above, below = max(part, _ABOVE), max(part, _BELOW, min(more / max(unsure, 1e-9), 1.0) ** 2)
+    of_rate, of_unsure = (min(more / max(other, 1e-9), 1.0) for other in (rate, unsure))
+    above, below = max(of_rate, _AT_LEAST), max(of_rate**2, of_unsure**2, _AT_LEAST)
     low = left(rate - _UNENDED * abs(second - rate) - below * more - unseen) - error
     high = left(rate + above * more) + error
     if anchors is not None and _has_none(anchors):
