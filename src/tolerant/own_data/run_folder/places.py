@@ -18,18 +18,24 @@ from tolerant.data.source import is_path
 
 _ROLES = frozenset({"label", "true_label", "id", "group", "file", "text", "split", "config"})
 _COLUMNS = frozenset({"ignore", "categorical"})
+_HOMES = ("/home", "/Users", "C:/Users")
 
 
 def stored_path(path: str | os.PathLike[str], folder: Path) -> str:
-    """How a run in ``folder`` names a path: from there, or where that would name the user, by its name.
+    """How a run in ``folder`` names a path: from there, or where that would name a user, by its name.
 
     >>> stored_path("/data/pictures", Path("/data/runs/first"))
     '../../pictures'
+    >>> stored_path("/home/alice/pictures", Path("/data/runs/first"))
+    'pictures'
     """
     whole = os.path.abspath(os.path.expanduser(path))
     users = {Path.home().name}
     with suppress(OSError, KeyError):  # nobody, in some containers
         users.add(getpass.getuser())
+    for homes in _HOMES:  # whose data it is, if not one's own
+        with suppress(ValueError):  # not there
+            users.update(Path(whole).relative_to(homes).parts[:1])
     with suppress(ValueError):  # another drive of Windows
         relative = Path(os.path.relpath(whole, folder))
         if users.isdisjoint(relative.parts):
