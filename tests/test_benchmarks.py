@@ -39,6 +39,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     ],
     "bench_rate_range": [("", "rate_range.jsonl")],
     "bench_relabel": [("labels", "relabel.jsonl"), ("rounds", "relabel_rounds.jsonl")],
+    "bench_texts": [("", "texts_many.jsonl")],
     "bench_train": [
         ("--models resnet18 --runs 4", "train_h200.json"),
         ("--device cpu", None),

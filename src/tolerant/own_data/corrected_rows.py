@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from tolerant.data.features import extract
 from tolerant.data.features.extract import Compute
 from tolerant.own_data.choose_features import AUTO, NONE, Say, choose_extractor
 from tolerant.own_data.settings import Settings
+from tolerant.own_data.text_features import has_many_characters
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
 
 
@@ -47,7 +49,7 @@ class CorrectedRows:
         picture_side: int | None = None,
         device: str = "cpu",
         say: Say = lambda line: None,
-        with_characters: bool = False,
+        with_characters: bool | Literal["auto"] = False,
         compute: Compute | None = None,
     ) -> CorrectedRows:
         """Load the rows; ids and corrections that do not fit are refused now, not after hours of training.
@@ -55,7 +57,8 @@ class CorrectedRows:
         ``features``: the name of an extractor, "auto" or "none" (`choose_extractor`).
         ``picture_side``: how large pictures are wanted, ``at_most`` of `Source.load`.
         ``compute``: where features are computed, that of `extract`.
-        ``with_characters``: texts are read as words and as characters, which classifiers take.
+        ``with_characters``: texts are read as words and as characters, which classifiers take; "auto": unless
+        there are so many that this takes gigabytes.
         """
         dataset = source.load(at_most=picture_side)
         check_ids(dataset.ids)
@@ -63,7 +66,8 @@ class CorrectedRows:
         corrected = correct(dataset, corrections)
         dropped = np.flatnonzero(corrected.dropped)
         dataset, corrected = without_dropped(dataset, corrected)
-        beside = features == AUTO and dataset.kind == "text" and with_characters  # nobody asked for it alone
+        # Nobody asked for it alone.
+        beside = features == AUTO and dataset.kind == "text" and bool(with_characters)
         extractor = choose_extractor(dataset, features, device=device, say=say, beside_words=beside)
         if compute is not None:
             if extractor is None:
@@ -72,6 +76,8 @@ class CorrectedRows:
                     "without. Leave it out, or name an extractor: --features NAME"
                 )
             extract(dataset.inputs, extractor, compute)  # into the cache, where they are found from now on
+        if with_characters == "auto":
+            with_characters = dataset.kind == "text" and not has_many_characters(dataset, say)
         fitted = InputEncoder.fit(
             dataset, extractor, picture_side, with_characters=with_characters, with_words=beside
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,8 @@ from tolerant.extras import extra
 
 MOST_UNASKED = 20_000  # texts of which a processor computes features without being asked: some ten minutes
 LEAST_TO_CHOOSE = 300  # with fewer texts the better one is better by chance
+# Of all texts together: a run of characters for each takes 8 bytes, and each fold a copy of its own.
+MOST_CHARACTERS = 20_000_000
 _ROWS, _FOLDS = 2000, 3
 
 
@@ -53,6 +56,17 @@ def is_clearly_better(second: np.ndarray, first: np.ndarray) -> bool:
     """
     differ = int((second != first).sum())
     return bool(int(second.sum()) - int(first.sum()) > np.sqrt(differ))
+
+
+def has_many_characters(dataset: NoisyDataset, say: Callable[[str], None]) -> bool:
+    """Whether texts are trained on by their words alone; ``say`` is told."""
+    many = sum(map(len, np.asarray(dataset.inputs))) > MOST_CHARACTERS
+    if many:
+        say(
+            f"Trained on words: with more than {MOST_CHARACTERS // 10**6} million characters, runs of them "
+            "take gigabytes. With: --model characters"
+        )
+    return many
 
 
 def _probs(x: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -73,7 +74,7 @@ def train_source(
             compute=compute if not ranks.rank else None,
             device=place,
             say=say,
-            with_characters=takes_classifiers(settings) and settings.model not in ("words", "bayes"),
+            with_characters=_with_characters(settings),
         )
         fingerprint = data.fingerprint(settings, folds)
         learned = learn(
@@ -99,3 +100,9 @@ def train_source(
             save_run(folder, learned, data, fingerprint=fingerprint, limit=limit)
             remove_checkpoints(folder)
         return learned
+
+
+def _with_characters(settings: Settings) -> bool | Literal["auto"]:
+    if settings.model == AUTO and takes_classifiers(settings):
+        return "auto"
+    return takes_classifiers(settings) and settings.model not in ("words", "bayes")

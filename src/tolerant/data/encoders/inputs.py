@@ -100,10 +100,7 @@ class InputEncoder:
         words, features = None, None
         if self.text is not None:
             texts = np.asarray(inputs)
-            if self.characters is not None:
-                words = self.text.transform_with(self.characters, texts, ids)
-            else:
-                words = self.text.transform(texts, ids)
+            words = self.text.transform(texts, ids, self.characters)
         if self.extractor is not None:
             from tolerant.data.features import extract, load_known
 

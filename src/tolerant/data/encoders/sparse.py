@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -24,46 +25,68 @@ class SparseRows:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, matrix: Any, scale: float, parts: Mapping[str, slice] | None = None) -> None:
-        self._scale = scale
-        self.parts = dict(parts or {})
-        """By name, which columns belong together: those of words, of characters, of meaning."""
-        self._matrix = (matrix.tocsr() * scale).astype(np.float32)
-        self._matrix.sum_duplicates()
-        self._matrix.eliminate_zeros()  # now equal rows are stored alike
+    def __init__(self, matrix: Any, scale: float, name: str = "") -> None:
+        """``name``: of these columns, such as "words", if others are to stand beside them."""
+        own = matrix.tocsr()
+        if scale != 1:
+            own = own * scale
+        own = own.astype(np.float32, copy=False)
+        if not (own.has_canonical_format and own.data.all()):
+            own = own.copy()  # it may be a user's
+            own.sum_duplicates()
+            own.eliminate_zeros()  # now equal rows are stored alike
+        self._scale, self._parts = scale, {name: own}
         self.shape: tuple[int, int] = tuple(matrix.shape)
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """Of columns that belong together: those of words, of characters, of meaning."""
+        return tuple(name for name in self._parts if name)
+
+    def part(self, name: str) -> Any:
+        """The columns of that name as they were given, float32: a CSR matrix."""
+        found = self._parts[name]
+        return found if self._scale == 1 else found / np.float32(self._scale)
+
+    @property
     def matrix(self) -> Any:
-        """The CSR matrix, scaled."""
-        return self._matrix
+        """The CSR matrix of all columns, scaled."""
+        return _side_by_side([*self._parts.values()])
+
+    def unscaled(self) -> Any:
+        """The same as it was given."""
+        return _side_by_side([self.part(name) for name in self._parts])
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        return np.ascontiguousarray(self._matrix[index].toarray())
+        return np.hstack([part[index].toarray() for part in self._parts.values()])
 
-    @property
-    def num_cells(self) -> int:
-        """How many are not zero."""
-        return int(self._matrix.nnz)
+    def num_cells(self, part: str | None = None) -> int:
+        """How many are not zero, of a part or, where there is no such one, of all."""
+        some = [self._parts[part]] if part in self._parts else self._parts.values()
+        return sum(int(own.nnz) for own in some)
 
-    def beside(self, name: str, columns: np.ndarray) -> SparseRows:
-        """The same rows with these columns behind the others, as the part ``name``."""
-        sparse, width = extra("scipy.sparse"), self.shape[1]
-        both = sparse.hstack([self.unscaled(), sparse.csr_matrix(columns)], "csr", np.float32)
-        return SparseRows(both, self._scale, {**self.parts, name: slice(width, width + columns.shape[1])})
+    def beside(self, name: str, columns: Any) -> SparseRows:
+        """The same rows with these columns behind the others, as the part ``name``.
 
-    def unscaled(self) -> Any:
-        """The matrix as it was given, float32."""
-        return self._matrix if self._scale == 1 else self._matrix / np.float32(self._scale)
+        Parts are not put together in one matrix: to take one out again would copy it.
+        """
+        found, other = copy(self), SparseRows(extra("scipy.sparse").csr_matrix(columns), self._scale, name)
+        found._parts = self._parts | other._parts
+        found.shape = (len(self), self.shape[1] + other.shape[1])
+        return found
 
     @property
     def digests(self) -> np.ndarray:
         """For `tolerant.data.digest.row_digests`, from what is stored: no row is made dense."""
-        matrix = self._matrix
+        matrix = self.matrix
         cells = np.empty(matrix.nnz, [("column", np.int64), ("value", np.float32)])
         cells["column"], cells["value"] = matrix.indices, matrix.data
         rows = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
         return np.fromiter((row_digest(cells[start:end]) for start, end in rows), np.int64, len(self))
+
+
+def _side_by_side(matrices: Sequence[Any]) -> Any:
+    return matrices[0] if len(matrices) == 1 else extra("scipy.sparse").hstack(matrices, "csr", np.float32)

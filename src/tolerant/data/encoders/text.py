@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from tolerant.data.standardise import unit_scale
 from tolerant.extras import extra
 from tolerant.hints import warn_caller
 
-_MOST_FEATURES = 20_000
+_MOST_FEATURES, _MOST_FEATURES_OF_MANY = 20_000, 100_000
+_MOST_TO_FIT = 50_000  # texts that tell which words there are: all pairs of words of a million take gigabytes
+_BLOCK = 20_000  # texts that are encoded at a time: on the way each takes three times the memory of the end
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,14 @@ class TextEncoder:
 
     @classmethod
     def fit(cls, texts: Sequence[str] | np.ndarray) -> TextEncoder:
-        """Learn words and pairs of words that occur in at least two texts, the 20,000 most frequent."""
+        """Learn words and pairs of words that occur in at least two texts, the 20,000 most frequent.
+
+        Of more than 50,000 texts so many at random are looked at, and the 100,000 most frequent are kept.
+        """
+        most = _MOST_FEATURES if len(texts) <= _MOST_TO_FIT else _MOST_FEATURES_OF_MANY
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
-        vectorizer = make(**_OPTIONS, min_df=2, max_features=_MOST_FEATURES)
+        vectorizer = make(**_OPTIONS, min_df=2, max_features=most)
+        texts = _to_fit(texts)
         try:
             matrix = vectorizer.fit_transform(texts)
         except ValueError as error:
@@ -49,31 +56,28 @@ class TextEncoder:
         return cls(words, tuple(map(float, vectorizer.idf_)), unit_scale(matrix))
 
     def transform(
-        self, texts: Sequence[str] | np.ndarray, ids: Sequence[Any] | np.ndarray | None = None
+        self,
+        texts: Sequence[str] | np.ndarray,
+        ids: Sequence[Any] | np.ndarray | None = None,
+        characters: CharacterEncoder | None = None,
     ) -> SparseRows:
-        """One row per text; words that were not fitted are ignored. A warning names a row by its id."""
-        matrix = self._matrix(texts)
-        _warn_of_unknown(matrix, ids)
-        return SparseRows(matrix, self.scale)
+        """One row per text; words that were not fitted are ignored. A warning names a row by its id.
 
-    def _matrix(self, texts: Sequence[str] | np.ndarray) -> Any:
+        With ``characters`` their columns follow those of words, and nothing is scaled.
+        """
+        words = _in_blocks(self._transformer().transform, texts)
+        if characters is None:
+            _warn_of_unknown(np.diff(words.indptr), ids)
+            return SparseRows(words, self.scale, "words")
+        runs = characters.transform(texts)
+        _warn_of_unknown(np.diff(words.indptr) + np.diff(runs.indptr), ids)
+        return SparseRows(words, 1.0, "words").beside("characters", runs)
+
+    def _transformer(self) -> Any:
         make = extra("sklearn.feature_extraction.text").TfidfVectorizer
         vectorizer = make(**_OPTIONS, vocabulary=self.vocabulary)
         vectorizer.idf_ = np.array(self.idf)
-        return vectorizer.transform(texts)
-
-    def transform_with(
-        self,
-        characters: CharacterEncoder,
-        texts: Sequence[str] | np.ndarray,
-        ids: Sequence[Any] | np.ndarray | None = None,
-    ) -> SparseRows:
-        """Columns of words, then of characters; not scaled."""
-        words = self._matrix(texts)
-        both = extra("scipy.sparse").hstack([words, characters.transform(texts)], "csr", np.float32)
-        _warn_of_unknown(both, ids)
-        split, end = words.shape[1], both.shape[1]
-        return SparseRows(both, 1.0, {"words": slice(0, split), "characters": slice(split, end)})
+        return vectorizer
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same features."""
@@ -86,12 +90,26 @@ class TextEncoder:
         return cls(words, check_numbers(value["idf"], "idf", many=len(words)), scale)
 
 
-def _warn_of_unknown(matrix: Any, ids: Sequence[Any] | np.ndarray | None) -> None:
-    unknown = np.flatnonzero(np.diff(matrix.indptr) == 0)
+def _to_fit(texts: Sequence[str] | np.ndarray) -> Sequence[str] | np.ndarray:
+    if len(texts) <= _MOST_TO_FIT:
+        return texts
+    return np.asarray(texts, object)[np.random.default_rng(0).permutation(len(texts))[:_MOST_TO_FIT]]
+
+
+def _in_blocks(transform: Callable[[Any], Any], texts: Sequence[str] | np.ndarray) -> Any:
+    """A CSR matrix, float32."""
+    starts = range(0, max(1, len(texts)), _BLOCK)
+    blocks = [transform(texts[start : start + _BLOCK]).astype(np.float32) for start in starts]
+    return blocks[0] if len(blocks) == 1 else extra("scipy.sparse").vstack(blocks, "csr")
+
+
+def _warn_of_unknown(cells: np.ndarray, ids: Sequence[Any] | np.ndarray | None) -> None:
+    """``cells``: of each text, how many of its features are not zero."""
+    unknown = np.flatnonzero(cells == 0)
     if len(unknown):
         first = unknown[0] if ids is None else ids[unknown[0]]
         warn_caller(
-            f"{len(unknown):,} of {matrix.shape[0]:,} texts are empty or have no word that two training "
+            f"{len(unknown):,} of {len(cells):,} texts are empty or have no word that two training "
             f"texts have (first: the one with id {first}); their class is a guess"
         )
 
@@ -116,6 +134,7 @@ class CharacterEncoder:
 
     @classmethod
     def fit(cls, texts: Sequence[str] | np.ndarray) -> CharacterEncoder:
+        texts = _to_fit(texts)
         counts = _hashed(texts)
         frequency = np.bincount(counts.indices, minlength=_HASHED)
         columns = np.flatnonzero(frequency >= 2)
@@ -124,6 +143,9 @@ class CharacterEncoder:
 
     def transform(self, texts: Sequence[str] | np.ndarray) -> Any:
         """A CSR matrix, a row of length 1 for each text."""
+        return _in_blocks(self._transform, texts)
+
+    def _transform(self, texts: Sequence[str] | np.ndarray) -> Any:
         found = _hashed(texts)[:, np.array(self.columns, np.int64)]
         np.log(found.data, out=found.data)
         found.data += 1

@@ -114,10 +114,8 @@ def choose(
 
 def expected_seconds(members: Sequence[Member], dataset: NoisyDataset, folds: int) -> dict[str, float]:
     """About how long each member takes for its folds and one fit more; of a user's own nothing is known."""
-    inputs = dataset.inputs
-    cells = inputs.num_cells if isinstance(inputs, SparseRows) else int(np.prod(inputs.shape))
-    return {
-        member.name: (folds + 1) * CLASSIFIERS[member.name].seconds(len(dataset), cells, dataset.num_classes)
-        for member in members
-        if member.name in CLASSIFIERS
-    }
+    inputs, found = dataset.inputs, {}
+    for card in (CLASSIFIERS[member.name] for member in members if member.name in CLASSIFIERS):
+        cells = inputs.num_cells(card.part) if isinstance(inputs, SparseRows) else int(np.prod(inputs.shape))
+        found[card.name] = (folds + 1) * card.seconds(len(dataset), cells, dataset.num_classes)
+    return found

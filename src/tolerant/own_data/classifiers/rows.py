@@ -74,8 +74,9 @@ def meaning(dataset: NoisyDataset) -> np.ndarray:
     return np.asarray(_part(dataset, "meaning").toarray())
 
 
-def has_meaning(dataset: NoisyDataset) -> bool:
-    return "meaning" in getattr(dataset.inputs, "parts", {})
+def has_part(name: str, dataset: NoisyDataset) -> bool:
+    """Whether the rows are texts and have columns of that name."""
+    return name in getattr(dataset.inputs, "parts", ())
 
 
 def columns(dataset: NoisyDataset) -> np.ndarray:
@@ -113,5 +114,5 @@ def take(rows: Any, index: np.ndarray) -> Any:
 
 
 def _part(dataset: NoisyDataset, name: str) -> Any:
-    matrix, parts = whole(dataset), getattr(dataset.inputs, "parts", {})
-    return matrix[:, parts[name]] if parts else matrix
+    inputs = dataset.inputs
+    return inputs.part(name) if isinstance(inputs, SparseRows) and inputs.parts else whole(dataset)

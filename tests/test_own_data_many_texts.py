@@ -1,0 +1,108 @@
+"""Many texts: encoded in blocks, words known from some of them, characters left out, fits row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from own_data_helpers import tolerant
+
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoders import text as encoders
+from tolerant.data.encoders.sparse import SparseRows
+from tolerant.data.encoders.text import CharacterEncoder, TextEncoder
+from tolerant.own_data import load_run, text_features
+from tolerant.own_data.classifiers import cards
+from tolerant.own_data.classifiers.choose import expected_seconds
+from tolerant.own_data.classifiers.member import named_member, quietly
+
+TOPICS = {
+    "sport": ["goal", "team", "match", "coach", "race"],
+    "food": ["soup", "bread", "salt", "cook", "race"],
+    "sea": ["ship", "wave", "salt", "sail", "team"],
+}
+
+
+def made_up_texts(rows: int, classes: int = 3, wrong: float = 0.2) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, classes, rows)
+    words = list(TOPICS.values())
+    texts = [" ".join(rng.choice([*words[label], "the", "a", "today"], 6)) for label in true]
+    given = np.where(rng.random(rows) < wrong, rng.integers(0, classes, rows), true)
+    names = np.array(list(TOPICS))
+    return pd.DataFrame({"text": texts, "label": names[given], "true": names[true]})
+
+
+def test_texts_are_the_same_encoded_in_blocks(monkeypatch):
+    texts = made_up_texts(50).text.to_numpy(object)
+    words, characters = TextEncoder.fit(texts), CharacterEncoder.fit(texts)
+    whole = words.transform(texts, characters=characters)
+    monkeypatch.setattr(encoders, "_BLOCK", 7)
+    found = words.transform(texts, characters=characters)
+    assert (found.matrix != whole.matrix).nnz == 0
+    assert found.parts == ("words", "characters")
+    assert found.shape == (50, len(words.vocabulary) + len(characters.columns))
+    assert np.array_equal(found[np.arange(50)], whole.matrix.toarray())
+
+
+def test_words_are_known_from_some_of_many_texts(monkeypatch):
+    texts = np.array(["red car"] * 100 + ["blue bus"] * 3, object)
+    assert TextEncoder.fit(texts).vocabulary == ("blue", "blue bus", "bus", "car", "red", "red car")
+    monkeypatch.setattr(encoders, "_MOST_TO_FIT", 20)
+    found = TextEncoder.fit(texts)
+    assert {"car", "red"} < set(found.vocabulary)
+    assert found.idf[found.vocabulary.index("car")] < 1.2  # in nearly all of those looked at
+    assert CharacterEncoder.fit(texts).idf == pytest.approx(CharacterEncoder.fit(texts[:20]).idf, abs=0.3)
+
+
+def test_a_matrix_that_is_encoded_stays_as_it_was():
+    matrix = scipy.sparse.csr_matrix(([0.0, 1.0, 2.0], [1, 0, 0], [0, 3]), (1, 2), np.float32)
+    assert SparseRows(matrix, 1.0)[np.arange(1)].tolist() == [[3.0, 0.0]]
+    assert matrix.nnz == 3
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_few_passes_learn_what_a_fit_of_all_rows_learns(classes, monkeypatch):
+    frame = made_up_texts(4000, classes)
+    inputs = TextEncoder.fit(frame.text).transform(frame.text)
+    names = sorted(set(frame.label))
+    given, true = (frame[name].map(names.index).to_numpy() for name in ("label", "true"))
+    rows, X = NoisyDataset(inputs, given, None, tuple(names)), inputs.part("words")
+    models = [cards.CLASSIFIERS["words"].make(rows, 0)]
+    monkeypatch.setattr(cards, "_MOST_ROWS_AT_ONCE", 3000)
+    models.append(cards.CLASSIFIERS["words"].make(rows, 0))
+    assert [model.solver for model in models] == ["lbfgs", "saga"]
+    with quietly():
+        whole, steps = (model.fit(X[:2000], given[:2000]).predict_proba(X[2000:]) for model in models)
+    assert np.abs(whole - steps).mean() < 0.01
+    assert (steps.argmax(1) == true[2000:]).mean() > 0.9
+
+
+def test_many_texts_are_trained_on_by_their_words_and_in_a_few_passes(tmp_path, monkeypatch):
+    frame = made_up_texts(300)
+    frame[["text", "label"]].to_csv(tmp_path / "t.csv", index=False)
+    monkeypatch.setattr(text_features, "MOST_CHARACTERS", 1_000)
+    monkeypatch.setattr(cards, "_MOST_ROWS_AT_ONCE", 100)
+    options = ("--folds", 2, "--features", "none")
+    said = tolerant("train", tmp_path / "t.csv", "--out", tmp_path / "run", *options)
+    assert "Trained on words:" in said
+    assert "Models: words, bayes, in 2 folds; about" in said
+    assert load_run(tmp_path / "run").model.fitted["words"].solver == "saga"
+    said = tolerant("predict", tmp_path / "run", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
+    assert (pd.read_csv(tmp_path / "p.csv").label == frame.true).mean() > 0.9
+    said = tolerant("train", tmp_path / "t.csv", "--out", tmp_path / "2", *options, "--model", "characters")
+    assert "Trained on words:" not in said
+
+
+def test_the_time_is_that_of_the_columns_a_model_is_given(monkeypatch):
+    texts = made_up_texts(50).text.to_numpy(object)
+    inputs = TextEncoder.fit(texts).transform(texts, characters=CharacterEncoder.fit(texts))
+    rows = NoisyDataset(inputs, np.arange(50) % 2, None, ("a", "b"))
+    words, characters, both = (
+        expected_seconds([named_member(name)], rows, 1)[name] for name in ("words", "characters", "linear")
+    )
+    assert 0.1 < words < characters < both
+    assert words - 0.1 + characters - 0.1 == pytest.approx(both - 0.1)
+    monkeypatch.setattr(cards, "_MOST_ROWS_AT_ONCE", 10)
+    assert expected_seconds([named_member("words")], rows, 1)["words"] > 0.1
