@@ -25,16 +25,17 @@ men-women people politics science songs-poems sports startrek work zippy). wordn
 wordnet-base's verbs up to the first semicolon, three words or more, by lexicographer file. The votes are of
 one or two words a class, written without a look at the texts.
 
-Noise: uniform (20 %, of texts also 40 %), class-dependent (20 % in all, each class to another one), one-way (40 % of the rarest
-class given the most frequent one; tables), rules (the rules' majority; texts).
+Noise: uniform (20 %, of texts also 40 %), class-dependent (20 % in all, each class to another one), one-way
+(40 % of the rarest class given the most frequent one; tables), rules (the rules' majority; texts).
 
 Others: logistic regression (scaled and one-hot columns; TF-IDF of words), plain and with balanced classes;
-scikit-learn's gradient boosting and random forest (tables), calibrated linear SVM (texts); cleanlab's `CleanLearning` around each. Accuracy
-and balanced accuracy are those of clean test rows, ranking is the average precision of all rows by how wrong
-the label seems: out-of-fold p_y of a plain model, cleanlab's label quality, ours as in the written list. Ours
-goes by the command line's own way: rows from a file, the run folder written and read back. It runs by default
-(`tolerant`), with a class weight that is set, and with each of its models alone. Times are of the processor,
-so that others at work do not count; the machine is in the rows.
+scikit-learn's gradient boosting and random forest (tables), calibrated linear SVM (texts); cleanlab's
+`CleanLearning` around each. Accuracy and balanced accuracy are those of clean test rows, ranking is the
+average precision of all rows by how wrong the label seems: out-of-fold p_y of a plain model, cleanlab's label
+quality, ours as in the written list. Ours goes by the command line's own way: rows from a file, the run
+folder written and read back. It runs by default (`tolerant`), with a class weight that is set, and with each
+of its models alone. Times are of the processor, so that others at work do not count; the machine is in the
+rows.
 
 Each row is stored in FILE of `--out` once it is measured, and the same call goes on after those that are
 there; `--jobs` processes share the work.
