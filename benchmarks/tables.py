@@ -70,18 +70,20 @@ def models(results: Path) -> str:
     rows = _read(results / "bench" / "models.jsonl")
     if not rows:
         return NO_ROWS
-    held_out = _read(results / "bench" / "models_held_out.jsonl")
+    held_out = [
+        row for kind in ("", "_texts") for row in _read(results / "bench" / f"models_held_out{kind}.jsonl")
+    ]
     rows, apart = rows + held_out, {row["data"] for row in held_out}
     methods = sorted({row["method"] for row in rows}, key=_ours_first)
     problems: dict[tuple[str, str, int], dict[str, dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["data"]):  # they lie in the order in which they were done
         problems.setdefault((row["data"], row["noise"], row["seed"]), {})[row["method"]] = row
     body, notes = [], []
-    for title in ("tables", "tables apart", "texts"):
+    for title in ("tables", "tables apart", "texts", "texts apart"):
         here = {
             key: found
             for key, found in problems.items()
-            if title == ("tables apart" if key[0] in apart else "tables" if "boosting" in found else "texts")
+            if title == ("tables" if "boosting" in found else "texts") + " apart" * (key[0] in apart)
         }
         for method in methods:
             own = [found[method] for found in here.values() if method in found]
@@ -135,6 +137,25 @@ def _gaps(problems: dict[tuple[str, str, int], dict[str, dict[str, Any]]]) -> di
         others = [mean for way, mean in means.items() if not way.startswith("tolerant")]
         gaps[key] = max(others) - means["tolerant"]
     return gaps
+
+
+def texts(results: Path) -> str:
+    """`tolerant train` on many texts, from the rows of `benchmarks/bench_texts.py`."""
+    rows = _read(results / "bench" / "texts_many.jsonl")
+    if not rows:
+        return NO_ROWS
+    body = [
+        [
+            f"{row['rows']:,}",
+            row["models"],
+            f"{row['processor_s']:.0f}",
+            f"{row['peak_mem_mib']:,}",
+            *(f"{100 * row[key]:.1f}" for key in ("accuracy", "balanced_accuracy", "ranking")),
+        ]
+        for row in rows
+    ]
+    head = ["texts", "models", "processor, s", "peak, MiB", "accuracy", "balanced accuracy", "ranking"]
+    return unbroken(markdown_table(head, body, "rlr"))
 
 
 def prune(results: Path) -> str:
@@ -229,6 +250,7 @@ BENCHES = {
     "bench-audit": audit,
     "bench-models": models,
     "bench-prune": prune,
+    "bench-texts": texts,
     "bench-loss-cpu": loss_cpu,
     "bench-loss-gpu": loss_gpu,
     "bench-linear": linear,
