@@ -22,7 +22,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     "bench_features": [
         ("pictures", "features.jsonl"),
         ("texts --features wordllama --noise uniform-0.4", "features.jsonl"),
-        ("rounds", None),
+        ("rounds", "features_rounds.jsonl"),
         ("tune --only head --device cpu", None),
         ("large", "features_large.jsonl"),
         ("many", "features_many.jsonl"),
