@@ -129,3 +129,13 @@ def test_a_label_cannot_steer_the_terminal(tmp_path):
     assert not set(said) & set("\x1b\x07\u202e")
     with pytest.warns(UserWarning, match=r"a\\x1b\[31m"):
         warn_caller("a\x1b[31m")
+
+
+def test_a_refusal_does_not_quote_a_whole_book(tmp_path, monkeypatch, capsys):
+    (tmp_path / "rows.csv").write_text("a,label\n" + "1,x\n2,y\n" * 20 + f"3,{'z' * 50_000}\n")
+    monkeypatch.setattr(sys, "argv", ["tolerant", "train", str(tmp_path / "rows.csv"), "--label", "label"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    said = capsys.readouterr().err
+    assert len(said) < 5000
+    assert said.endswith("or pass min_per_class=1 (--min-per-class 1)\n")

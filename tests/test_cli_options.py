@@ -87,6 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("train digits --k auto --folds 0", "--k: auto is estimated from the folds; give a number"),
         ("train digits --k often", "--k: must be a number or auto; got 'often'"),
         ("train digits --seed -1", "Invalid value for '--seed'"),
+        ("train digits --seed 4294967296", "seed must be below 2**32"),
         ("audit digits --seed -1", "Invalid value for '--seed'"),
         ("noise digits --seed -1", "Invalid value for '--seed'"),
         ("demo --seed -1", "Invalid value for '--seed'"),

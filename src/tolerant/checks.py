@@ -93,8 +93,16 @@ def check_num_classes(value: Any) -> int:
 
 
 def check_seed(value: Any) -> int:
-    """What numpy and torch take for a seed."""
-    return check_whole(value, "seed", least=0)
+    """What numpy, torch and scikit-learn all take for a seed.
+
+    >>> check_seed(2**32)
+    Traceback (most recent call last):
+    ValueError: seed must be below 2**32; got 4294967296.
+    """
+    seed = check_whole(value, "seed", least=0)
+    if seed >= 2**32:
+        raise ValueError(f"seed must be below 2**32; got {seed}.")
+    return seed
 
 
 def check_rate(value: Any, name: str = "rate") -> float:

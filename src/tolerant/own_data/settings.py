@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
-from tolerant.checks import unwrap_numbers
+from tolerant.checks import check_seed, unwrap_numbers
 from tolerant.train.engine.recipe import Precision
 
 TRUNCATED = "truncated-lq"
@@ -72,6 +72,7 @@ class Settings:
                 raise ValueError(f"{name} must be above 0, or None to have it chosen; got {value!r}.")
         if self.class_weight not in ("auto", "balanced", "none"):
             raise ValueError(f"class_weight must be 'auto', 'balanced' or 'none'; got {self.class_weight!r}.")
+        check_seed(self.seed)
 
     @property
     def of_networks(self) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from tolerant.checks import Domain, check_whole, is_whole, unwrap_numbers
+from tolerant.checks import Domain, check_seed, check_whole, is_whole, unwrap_numbers
 from tolerant.hints import did_you_mean
 
 Augment = Literal["flip-crop", "flip", "crop", "strong", "none"]
@@ -100,6 +100,7 @@ class Recipe:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
         for name, least in _LEAST.items():
             check_whole(getattr(self, name), name, least=least)
+        check_seed(self.seed)
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false; got {getattr(self, name)!r}.")
@@ -183,7 +184,7 @@ _LATER = (
     "test_every",
 )  # than the first stored rows
 
-_LEAST = {"epochs": 1, "batch_size": 2, "score_every": 0, "test_every": 1, "seed": 0}
+_LEAST = {"epochs": 1, "batch_size": 2, "score_every": 0, "test_every": 1}
 _NUMBERS = {
     **dict.fromkeys(("lr", "lr_decay"), Domain(0, open_low=True)),
     **dict.fromkeys(("weight_decay", "lr_step_decay", "mixup"), Domain(0)),
