@@ -18,6 +18,7 @@ from tolerant.data import NoisyDataset
 from tolerant.data.distort import distort, draw_distortion
 from tolerant.noise import corrupt, symmetric
 from tolerant.train import Callback, Fleet, Job, PruneSchedule, Relabel, Round, build, join_ranks, train
+from tolerant.train.engine.check_job import check_job
 from tolerant.train.engine.mixup import blend, draw_shares, one_hot
 from tolerant.train.engine.weights import Average, Weights
 from tolerant.train.networks.network_committee import NetworkCommittee
@@ -402,4 +403,4 @@ def test_shares_of_labels_need_a_loss_that_takes_them():
         train(rows, model="mlp", loss=OwnLoss(), recipe=recipe, device="cpu", progress="quiet")
     job = Job(dataset=rows, model="mlp", loss=OwnLoss(), recipe=quick(), relabel=Relabel())
     with pytest.raises(ValueError, match=r"relabel needs a loss .* or Relabel\(soft=False\)"):
-        job.check(job.split()[0])
+        check_job(job, job.split()[0])

@@ -18,6 +18,7 @@ from tolerant.data import CARDS, NoisyDataset, load
 from tolerant.experiment.spec import RunSpec
 from tolerant.noise import KINDS, OpenSet
 from tolerant.train import Job
+from tolerant.train.engine.check_job import check_job
 
 # A spec has a rate, and its data set has inputs and may know outside ones; pairs and a matrix it cannot have.
 NOISES = [kind.name for kind in KINDS.values() if {*kind.needs} <= {"rate", "inputs", "outside"}]
@@ -112,7 +113,7 @@ def check_trainable(specs: Iterable[RunSpec]) -> None:
         probe = replace(spec, recipe=recipe, noise="none", noise_rate=0.0, prune=None, protocol="")
         probes.setdefault(repr(probe), probe)
     for probe in probes.values():
-        _check_job(probe)
+        _check_trainable(probe)
 
 
 def train_rows(dataset: str) -> int | None:
@@ -147,7 +148,7 @@ def _check_noise(spec: RunSpec) -> None:
             raise ValueError(f"noise {spec.noise!r} on dataset {spec.dataset!r}: {error}") from error
 
 
-def _check_job(spec: RunSpec) -> None:
+def _check_trainable(spec: RunSpec) -> None:
     """By the job's own checks, with empty rows and with weights that take no memory."""
     known_rows = train_rows(spec.dataset)
     num_rows = known_rows or 50_000
@@ -159,7 +160,7 @@ def _check_job(spec: RunSpec) -> None:
     job = job_of(spec, TrainingData(rows, rows, np.eye(2), None), np.eye(2))
     try:
         if known_rows:
-            job.check(job.split()[0])
+            check_job(job, job.split()[0])
         job.build_loss()
         with torch.device("meta"):
             job.build_model()

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from tolerant.train.engine.capture import Stepper
+from tolerant.train.engine.check_job import check_job
 from tolerant.train.engine.job import Before, Callback, Job, Record
 from tolerant.train.engine.loop import Run
 from tolerant.train.engine.ranks import current_ranks
@@ -22,7 +23,7 @@ class Chain:
     """
 
     def __init__(self, job: Job, device: torch.device, *, graph: bool | None = None) -> None:
-        job.check(job.split()[0])
+        check_job(job, job.split()[0])
         self.job, self._device, self._graph = job, device, graph
         self._number = 0
         self._before: list[Record] = []  # of the rounds that are over

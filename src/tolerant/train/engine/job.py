@@ -1,4 +1,4 @@
-"""What to train, checked before anything is spent on it."""
+"""What to train: the description of a run, and the model and loss that it builds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tolerant.checks import check_transition, check_whole
+from tolerant.checks import check_transition
 from tolerant.data.dataset import NoisyDataset, split_validation
 from tolerant.losses import ForwardCorrected, make_loss
 from tolerant.losses.module import PhiLoss
@@ -23,7 +23,7 @@ from tolerant.train.networks import build, input_size
 from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.rounds.guards import Guards
 from tolerant.train.rounds.relabel import Relabel
-from tolerant.train.rounds.round import Round, check_rounds
+from tolerant.train.rounds.round import Round
 from tolerant.train.rounds.schedule import PruneSchedule
 
 if TYPE_CHECKING:
@@ -117,64 +117,6 @@ class Job:
             callbacks=(),
             name=name,
         )
-
-    def check(self, train_index: np.ndarray) -> None:
-        """Refuse what cannot be trained, saying why and what to do."""
-        if self.rounds:
-            check_rounds(self.rounds, self.recipe)
-            for number in range(len(self.rounds)):
-                self.of_round(number, None).check(train_index)
-            return
-        if self.networks > 1 and isinstance(self.model, nn.Module):
-            raise ValueError(
-                f"networks must be 1 for a module of one's own, of which all copies are alike; got "
-                f"{self.networks}. Use the name of a network."
-            )
-        if self.recipe.mirror and self.dataset.kind != "image":
-            raise ValueError(f"mirror is for pictures; got {self.dataset.kind} rows. Use mirror=False.")
-        for what, soft in (("mixup", self.recipe.mixup > 0), ("relabel", _is_soft(self.relabel))):
-            if soft:
-                _check_soft(what, self.build_loss(), self.dataset.num_classes)
-        if self.dataset.kind == "text":
-            raise ValueError(
-                "dataset holds text, which these models cannot read. Turn it into features (a "
-                "table), or train your own model with a tolerant loss."
-            )
-        present = np.unique(self.dataset.given_labels[train_index])
-        if len(present) < 2:
-            name = self.dataset.class_names[present[0]] if len(present) else "none"
-            raise ValueError(
-                f"given_labels must name at least two classes; the {len(train_index)} training "
-                f"rows name one ({name!r}). There is nothing to tell apart: check the labels."
-            )
-        if len(train_index) < self.recipe.batch_size:
-            held_out = len(self.dataset) - len(train_index)
-            raise ValueError(
-                f"batch_size must be at most the number of training rows; got "
-                f"{self.recipe.batch_size} with {len(train_index)} rows ({held_out} more are held "
-                f"out for validation). Use batch_size={max(2, len(train_index) // 4)} or more rows."
-            )
-        for name, other in (("validation", self.validation), ("test", self.test)):
-            if other is not None:
-                self._check_alike(name, other)
-        if self.sample_weight is not None:
-            _check_weight(self.sample_weight, len(self.dataset), train_index)
-        check_whole(self.checkpoint_every, "checkpoint_every", least=1)
-
-    def _check_alike(self, name: str, other: NoisyDataset) -> None:
-        if not len(other):
-            raise ValueError(f"{name} must have at least one row; got none. Use {name}=None.")
-        if other.class_names != self.dataset.class_names:
-            raise ValueError(
-                f"{name} must have the classes of dataset, {self.dataset.class_names!r}; "
-                f"got {other.class_names!r}."
-            )
-        own, theirs = ((d.kind, tuple(d.inputs.shape[1:])) for d in (self.dataset, other))
-        if own != theirs:
-            raise ValueError(
-                f"{name} must have inputs like dataset's, {own[0]} rows of shape {own[1]}; "
-                f"got {theirs[0]} rows of shape {theirs[1]}."
-            )
 
     def seed_of(self, *numbers: int) -> list[int]:
         """What to draw from: the recipe's seed, the numbers, and the round where it is not the first."""
@@ -281,42 +223,6 @@ def _copy(model: nn.Module) -> nn.Module:
             if buffer is not None and 0 in buffer.stride():
                 module._buffers[name] = buffer.clone()
     return model
-
-
-def _check_weight(sample_weight: Any, num_rows: int, train_index: np.ndarray) -> None:
-    weight = np.asarray(sample_weight)
-    if weight.shape != (num_rows,) or not np.isfinite(weight).all() or (weight < 0).any():
-        raise ValueError(
-            f"sample_weight must be {num_rows} finite numbers of 0 or more, one per row; "
-            f"got shape {weight.shape}."
-        )
-    if not weight[train_index].any():
-        raise ValueError("sample_weight is 0 for every training row: nothing would be learnt.")
-    held_out = np.delete(weight, train_index)
-    if held_out.size and not held_out.any():
-        raise ValueError(
-            "sample_weight is 0 for every validation row: no epoch could be chosen by them. Pass validation "
-            "rows of your own, or leave rows of weight 0 out of dataset."
-        )
-
-
-_WITHOUT_SOFT = {"mixup": "mixup=0", "relabel": "Relabel(soft=False)"}
-
-
-def _is_soft(relabel: Relabel | None) -> bool:
-    return relabel is not None and relabel.soft
-
-
-def _check_soft(what: str, loss: nn.Module, num_classes: int) -> None:
-    """Rows that are blended, or have soft labels, have a share of each label."""
-    logits = torch.zeros(2, num_classes)
-    try:
-        loss(logits, torch.full_like(logits, 1 / num_classes))
-    except Exception as error:
-        raise ValueError(
-            f"{what} needs a loss that takes probabilities of classes as labels; {type(loss).__name__} does "
-            f"not: {error}. Use one of tolerant's, or {_WITHOUT_SOFT[what]}."
-        ) from error
 
 
 def _digest(array: np.ndarray) -> str:

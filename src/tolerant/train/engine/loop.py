@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tolerant.train.engine.check_job import check_job
 from tolerant.train.engine.checkpoint import Checkpoints
 from tolerant.train.engine.device import Arriving, Clock, keep_freed_memory, use_bf16
 from tolerant.train.engine.evaluate import probabilities, score
@@ -34,7 +35,7 @@ class Run:
         """``splits``: the rows of the same data, if a run before this one has them."""
         self.job, self.recipe, self.device = job, job.recipe, device
         self.train_index, self.validation_index = job.split()
-        job.check(self.train_index)
+        check_job(job, self.train_index)
         loss = job.build_loss()
         self.checkpoints = None
         if job.checkpoint is not None:
