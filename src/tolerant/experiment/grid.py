@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from tolerant.experiment.papers import find_experiment
@@ -95,14 +96,17 @@ def _stretched(spec: RunSpec, epochs: int) -> RunSpec:
     share = epochs / spec.recipe.epochs
     stones = {max(1, round(stone * share)) for stone in spec.recipe.milestones}
     recipe = replace(spec.recipe, milestones=tuple(sorted(stones)))
-    rounds = tuple(_stretched_round(each, share) for each in spec.rounds)
+    # By where each ends, so that they sum to what was asked for.
+    ends = [0, *(round(end * share) for end in accumulate(each.epochs for each in spec.rounds))]
+    lengths = [max(1, end - start) for start, end in pairwise(ends)]
+    rounds = tuple(_stretched_round(*each, share) for each in zip(spec.rounds, lengths, strict=True))
     return replace(spec, recipe=recipe, prune=_stretched_schedule(spec.prune, share), rounds=rounds)
 
 
-def _stretched_round(this: Round, share: float) -> Round:
+def _stretched_round(this: Round, epochs: int, share: float) -> Round:
     return replace(
         this,
-        epochs=max(1, round(this.epochs * share)),
+        epochs=epochs,
         prune=_stretched_schedule(this.prune, share),
         relabel=_stretched_schedule(this.relabel, share),
     )
