@@ -386,6 +386,27 @@ def test_the_list_starts_on_the_first_screen(browser: Browser, review: Path, wid
     assert browser.run("return document.querySelector('.card').getBoundingClientRect().top") < most
 
 
+def test_long_names_of_classes_do_not_push_the_list_down(
+    browser: Browser, small_page: Callable[..., Path]
+) -> None:
+    browser.open(small_page(tuple(f"a class with a long name {letter}" for letter in "abcdefghij"), wrong=40))
+    assert len(browser.texts(".pairs button")) > 5
+    assert browser.run("return document.querySelector('.card').getBoundingClientRect().top") < 640
+
+
+def test_facts_leave_no_gap_on_a_phone(browser: Browser, small_page: Callable[..., Path]) -> None:
+    """Of rows that none were left out of there are three, and the third, the classes, is not shown there."""
+    browser.command(
+        "Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True
+    )
+    browser.open(small_page(("a", "b")))
+    right = browser.run(
+        "const shown = [...document.querySelectorAll('.facts, .fact')].filter((box) => box.offsetWidth);"
+        "return [shown[0], shown.at(-1)].map((box) => Math.round(box.getBoundingClientRect().right))"
+    )
+    assert right[0] - right[1] <= 1  # the border
+
+
 def test_all_columns_and_what_speaks_for_the_suggestion(browser: Browser, tmp_path: Path) -> None:
     cells = pd.DataFrame({f"c{number}": ["x"] * 40 for number in range(12)} | {"town": ["Ulm"] * 40})
     given = np.arange(40) % 2
