@@ -60,7 +60,7 @@ from tolerant import NoisyLabelClassifier
 from tolerant.data import Source, load
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features import Extractor, extract, load_extractor
-from tolerant.data.features.bundled import LITE_SIZE
+from tolerant.data.features.bundled import BUNDLED, LITE_SIZE
 from tolerant.data.features.picture_networks import Body, Frame
 from tolerant.data.readers.folder import load_folder
 from tolerant.experiment.row import commit, hardware, source, versions
@@ -336,7 +336,9 @@ def many(folder: Path, tiny: bool, name: str | None) -> Row:
 
 def one_layer() -> Extractor:
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(192, 1280))
+    net = torch.nn.Sequential(
+        torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(192, BUNDLED["lite0"].dim)
+    )
     return Body("one layer", "1", net, Frame(size=32, mean=(0.5,) * 3, std=(0.5,) * 3)).extractor(
         torch.device("cpu")
     )
