@@ -100,7 +100,6 @@ def rate_interval(
     """
     num_rows = len(given)
     group = np.arange(num_rows) if groups is None else np.unique(groups, return_inverse=True)[1]
-    members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
     counted = np.ones(num_rows, np.bool_) if counted is None else counted
     known_wrong = np.zeros(num_rows, np.bool_) if known_wrong is None else known_wrong
     choice = probs.argmax(axis=1)
@@ -114,16 +113,12 @@ def rate_interval(
         wrong = rate * len(counted[index]) - known_wrong[index].sum()
         return float(np.clip(wrong / most, 0.0, 1.0))
 
-    # As many groups as have _RESAMPLE_ROWS rows, on average.
-    num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / num_rows)))
-    # Against the share that looks like another class: a resample with more wrong labels has more of both.
-    beyond = np.empty(_RESAMPLES)
-    for resample in range(_RESAMPLES):
-        drawn = generator.integers(len(members), size=num_drawn)
-        index = np.concatenate([members[number] for number in drawn])
+    def beyond(index: Index) -> float:
+        """What is left beyond the rows that look like another class: more wrong labels are more of both."""
         seen = looks_other[index[counted[index]]]
-        beyond[resample] = left(refit(index), index) - (seen.mean() if len(seen) else 0.0)
-    error = _DEVIATIONS * float(beyond.std(ddof=1)) * np.sqrt(num_drawn / len(members))
+        return left(refit(index), index) - (float(seen.mean()) if len(seen) else 0.0)
+
+    error = _DEVIATIONS * _standard_error(beyond, group, generator)
     is_doubted = choice != given
     doubted = float(is_doubted.mean())
     sums = np.bincount(group, is_doubted - doubted)
@@ -148,6 +143,20 @@ def rate_interval(
     if rate > doubted + doubted_error or _tells_nothing(model, given, probs):
         low, high = 0.0, max(high, left(doubted + doubted_error))
     return RateInterval(estimate, float(max(low, 0.0)), float(min(high, 1.0)))
+
+
+def _standard_error(
+    statistic: Callable[[Index], float], group: NDArray[np.int64], generator: np.random.Generator
+) -> float:
+    """Of a function of row numbers, by resamples of whole groups."""
+    members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
+    # As many groups as have _RESAMPLE_ROWS rows, on average.
+    num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / len(group))))
+    found = np.empty(_RESAMPLES)
+    for resample in range(_RESAMPLES):
+        drawn = generator.integers(len(members), size=num_drawn)
+        found[resample] = statistic(np.concatenate([members[number] for number in drawn]))
+    return float(found.std(ddof=1)) * float(np.sqrt(num_drawn / len(members)))
 
 
 def _readings(
