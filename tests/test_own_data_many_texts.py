@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,14 +11,19 @@ import scipy.sparse
 from own_data_helpers import tolerant
 from sklearn.linear_model import LogisticRegression
 
+from tolerant.data import InputEncoder
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders import text as encoders
 from tolerant.data.encoders.sparse import SparseRows
 from tolerant.data.encoders.text import CharacterEncoder, TextEncoder
+from tolerant.data.features.extractor import Identity
 from tolerant.own_data import text_features
 from tolerant.own_data.classifiers import cards
 from tolerant.own_data.classifiers.choose import expected_seconds
+from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.member import named_member, quietly
+from tolerant.own_data.reasons import find_reasons
+from tolerant.suspects import find_suspects
 
 TOPICS = {
     "sport": ["goal", "team", "match", "coach", "race"],
@@ -103,3 +110,28 @@ def test_the_time_is_that_of_the_columns_a_model_is_given():
     )
     cells = [inputs.part(name).nnz for name in inputs.parts]
     assert words / characters == pytest.approx(cells[0] / cells[1])
+
+
+def test_texts_trained_on_words_and_features_have_reasons_by_their_words():
+    """No feature of a changed text is computed for them, and who sees features alone is not asked."""
+    frame = made_up_texts(300, wrong=0.0)
+    names = sorted(set(frame.label))
+    given = frame.label.map(names.index).to_numpy()
+    rows = NoisyDataset(frame.text.to_numpy(object), given, None, tuple(names), kind="text")
+    fitted = InputEncoder.fit(rows, with_characters=True)
+    inputs = fitted.trainable(rows).inputs
+    words = named_member("words")
+    with quietly():
+        model = words.make(fitted.trainable(rows), 0).fit(inputs.part("words"), given)
+    seen = {"words": words.rows, "meaning": named_member("meaning").rows}
+    prior = np.full(3, 1 / 3)
+    committee = Committee({"words": model, "meaning": None}, seen, prior, 0.0)
+    wrong = given.copy()
+    wrong[0] = (given[0] + 1) % 3
+    suspects = find_suspects(wrong, np.eye(3)[given] * 0.8 + 0.2 / 3)
+    both = replace(fitted, extractor=Identity("minilm", "1", "0", "mean"))
+    (first, *_) = find_reasons(committee.probs, rows, both, suspects)
+    assert {word for word, _ in first} <= set(TOPICS[names[given[0]]])
+    assert first
+    alone = Committee({"meaning": None}, seen, prior, 0.0)
+    assert not any(find_reasons(alone.probs, rows, both, suspects))

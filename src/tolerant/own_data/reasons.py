@@ -37,7 +37,7 @@ def find_reasons(
     ``probs`` are those of the model for trainable rows; ``dataset`` holds texts as texts. Pictures, and rows
     that are features, have none: there neighbours are shown. Nor have rows of very many columns.
     """
-    if not len(suspects) or encoder.extractor is not None or dataset.kind == "image":
+    if not len(suspects) or encoder.features_alone or dataset.kind == "image":
         return []
     if dataset.kind == "text":
         return _words(probs, dataset, encoder, suspects)
@@ -63,7 +63,8 @@ def _words(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of texts without a known word
-        found_probs = probs(encoder.trainable(rows))
+        # Words alone: features of so many changed texts would take half a minute.
+        found_probs = probs(replace(encoder, extractor=None).trainable(rows))
     return _changes(found_probs, [[(word, "") for word in found] for found in names], suspects)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.classifiers.member import all_probs
+from tolerant.own_data.classifiers.rows import has_part
 from tolerant.own_data.classifiers.temper import temper
 
 
@@ -32,8 +33,12 @@ class Committee:
         return temper(self.plain_probs(dataset), self.prior, self.tau)
 
     def plain_probs(self, dataset: NoisyDataset) -> np.ndarray:
-        """The same without the move."""
+        """The same without the move. Texts without features are asked of those that see words alone."""
+        words_alone = has_part("words", dataset) and not has_part("meaning", dataset)
+        asked = [name for name in self.fitted if not (words_alone and name == "meaning")]
+        if not asked:
+            return np.full((len(dataset), len(self.prior)), 1 / len(self.prior), np.float32)
         total = np.zeros((len(dataset), len(self.prior)), np.float32)
-        for name, model in self.fitted.items():
-            total += all_probs(model, self.rows[name](dataset), len(self.prior))
-        return total / len(self.fitted)
+        for name in asked:
+            total += all_probs(self.fitted[name], self.rows[name](dataset), len(self.prior))
+        return total / len(asked)
