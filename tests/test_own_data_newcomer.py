@@ -193,7 +193,13 @@ def test_of_very_many_columns_no_model_is_asked_and_no_boosting_is_tried():
     rows = NoisyDataset(inputs, np.arange(400) % 2, None, ("a", "b"))
     few = NoisyDataset(inputs[:, :50], np.arange(400) % 2, None, ("a", "b"))
     assert "trees" in [member.name for member in members_for(few, Settings())]
-    assert [member.name for member in members_for(rows, Settings())] == ["linear", "forest", "extra-trees"]
+    assert [member.name for member in members_for(rows, Settings())] == [
+        "linear",
+        "linear-1",
+        "linear-10",
+        "forest",
+        "extra-trees",
+    ]
     suspects = find_suspects(rows.given_labels, np.tile([0.1, 0.9], (400, 1)))
     assert len(suspects)
     # Each of the rows without each column in turn would be 10,002 rows of 10,001 numbers.

@@ -27,8 +27,10 @@ from tolerant.train.networks import NETWORKS
 
 _LOSSES = (TRUNCATED, "lq", "cce")
 # By so much fewer members must agree better than all of them, or chance decides among the seven or fifteen
-# ways to take some. On labels that no benchmark reports half a point was better than none and than two.
-_MARGIN = 0.005
+# ways to take some. On labels that no benchmark reports half a point was better than none and than two for
+# texts, and two points better than half a one for tables.
+_MARGIN, _MARGIN_OF_TEXTS = 0.02, 0.005
+_LEAST_P_Y = 1e-3  # so that a single row that a model is sure of does not decide
 
 
 @dataclass(frozen=True)
@@ -86,30 +88,57 @@ def members_for(dataset: NoisyDataset, settings: Settings) -> list[Member]:
     return [named_member(model, q) if isinstance(model, str) else own_member(model, q)]
 
 
+def likeliest(given_labels: np.ndarray, probs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Of the members that stand in for each other (`Card.instead_of`) the one whose predictions, out of fold,
+    make the given labels likeliest; and all others.
+
+    >>> sure, unsure = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.6, 0.4], [0.5, 0.5]])
+    >>> list(likeliest(np.array([0, 1]), {"linear": unsure, "linear-10": sure, "forest": unsure}))
+    ['linear-10', 'forest']
+    """
+
+    def kind(name: str) -> str:
+        return (CLASSIFIERS[name].instead_of if name in CLASSIFIERS else None) or name
+
+    def likelihood(name: str) -> float:
+        p_y = probs[name][np.arange(len(given_labels)), given_labels]
+        return float(np.log(np.maximum(p_y, _LEAST_P_Y)).sum())
+
+    kinds = dict.fromkeys(map(kind, probs))
+    best = [max((name for name in probs if kind(name) == one), key=likelihood) for one in kinds]
+    return {name: probs[name] for name in best}
+
+
 def choose(
     given_labels: np.ndarray,
     probs: Mapping[str, np.ndarray],
     prior: np.ndarray,
     class_weight: ClassWeight,
+    *,
+    are_texts: bool = False,
 ) -> tuple[Choice, dict[str, Choice]]:
     """All members, or those whose mean agrees clearly better with the given labels; and each member alone.
 
     All that is compared is out of fold, so a model that learns the noise of the rows it was fitted to gains
-    nothing by it.
+    nothing by it. Of members that stand in for each other one is taken (`likeliest`).
 
     >>> right, wrong = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.3, 0.7], [0.6, 0.4]])
     >>> best, _ = choose(np.array([0, 1]), {"a": wrong, "b": right}, np.array([0.5, 0.5]), "auto")
     >>> best.names, best.score
     (('a', 'b'), 1.0)
     """
-    names, found = list(probs), {}
-    for size in range(len(names), 0, -1):
-        for some in combinations(names, size):
-            mean = np.mean([probs[name] for name in some], axis=0)
-            found[some] = Choice(some, *choose_tau(given_labels, mean, prior, class_weight))
-    together, best = found[tuple(names)], max(found.values(), key=lambda choice: choice.score)
-    best = best if best.score > together.score + _MARGIN else together
-    return best, {name: found[(name,)] for name in names}
+
+    def judge(*some: str) -> Choice:
+        mean = np.mean([probs[name] for name in some], axis=0)
+        return Choice(some, *choose_tau(given_labels, mean, prior, class_weight))
+
+    names = list(likeliest(given_labels, probs))
+    together = judge(*names)
+    fewer = [judge(*some) for size in range(len(names) - 1, 0, -1) for some in combinations(names, size)]
+    best = max([together, *fewer], key=lambda choice: choice.score)
+    margin = _MARGIN_OF_TEXTS if are_texts else _MARGIN
+    best = best if best.score > together.score + margin else together
+    return best, {name: judge(name) for name in probs}
 
 
 def expected_seconds(members: Sequence[Member], dataset: NoisyDataset, folds: int) -> dict[str, float]:

@@ -101,11 +101,6 @@ def columns(dataset: NoisyDataset) -> np.ndarray:
     return found
 
 
-def has_categories(dataset: NoisyDataset) -> bool:
-    """Whether some of the `columns` are codes."""
-    return dataset.encoder is not None and any(column.categories for column in dataset.encoder.columns)
-
-
 def take(rows: Any, index: np.ndarray) -> Any:
     """The rows of ``index``, of an array, a sparse matrix, a frame, or unread."""
     if isinstance(rows, FeatureRows | LazySubset | np.memmap):
