@@ -16,7 +16,7 @@ CreditCard (class: card); carData Womenlf (partic); dslabs olive (area; region i
 and numbers of rows, the class as `target`. Since then they have been looked at, with the labels of seed 0,
 to choose between models.
 
-Tables apart (`results/bench/models_held_out.jsonl`, with `--rows 1000`), on which nothing has been chosen: all
+Tables apart (`results/bench/models_held_out.jsonl`, with `--rows 1000`), on which nothing was chosen: all
 of the R packages mlbench, kernlab and caret with a class, 80 rows or more and three other columns or more
 that are not above under another name (BreastCancer, Glass, Pima, ticdata, segmentationData, Sacramento,
 scat); rows of classes with fewer than eight rows or less than one in a hundred are left out, and of more
