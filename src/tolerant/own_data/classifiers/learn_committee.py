@@ -24,11 +24,12 @@ from tolerant.own_data.warn_of_classes import warn_of_lost_classes
 from tolerant.suspects.unweighted import as_if_unweighted
 
 _K = 0.5  # of networks, which go on pruning
-# One classifier leaves out labels that are more likely wrong than right. Several on a table, none of which
-# learns much from a single row, leave out those that are hardly right: rows that are only doubted are often
-# hard or of a rare class, and without them the members become alike. On 40 tables that no benchmark reports
-# that was worth 0.5 points (standard error 0.3), on other draws of ten that one reports 0.5 (0.4).
-_LEAST_RIGHT, _LEAST_RIGHT_OF_TABLES = 0.5, 0.1
+# Labels that are more likely wrong than right are left out. Of small tables several classifiers, none of
+# which learns much from a single row, leave out those that are hardly right: rows that are only doubted are
+# often hard or of a rare class, and without them the members become alike. On 40 tables of up to 700 rows
+# that no benchmark reports that was worth 0.5 points (standard error 0.3); on four of 1,029 to 1,750 rows,
+# one seed, it cost 0.8.
+_LEAST_RIGHT, _LEAST_RIGHT_OF_FEW, _FEW_ROWS = 0.5, 0.1, 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
     chosen = [member for member in members if member.name in trial.choice.names]
     plain = _mean([trial.scored[member.name].out_of_fold for member in chosen])
-    least = _LEAST_RIGHT if len(members) == 1 or is_sparse(dataset) else _LEAST_RIGHT_OF_TABLES
+    few = len(dataset) <= _FEW_ROWS and len(members) > 1 and not is_sparse(dataset)
+    least = _LEAST_RIGHT_OF_FEW if few else _LEAST_RIGHT
     by_folds, _ = believed_by_folds(dataset, plain, settings, task.first_labels, _K, least)
     believed = task.believed(by_folds)
     doubts, tau, held_out = plain, trial.choice.tau, plain.held_out
