@@ -41,7 +41,7 @@ def test_every_class_keeps_its_least_doubtful_rows(monkeypatch):
 def test_folds_that_doubt_nearly_all_of_few_rows_leave_none_out(monkeypatch):
     for believed, trained in ((49, 60), (50, 50)):
         keep = np.arange(60) < believed
-        monkeypatch.setattr("tolerant.own_data.believed.believe", lambda given, odds, keep=keep: keep)
+        monkeypatch.setattr("tolerant.own_data.believed.believe", lambda *_, keep=keep: keep)
         learned = quick(table(60), Settings(epochs=3))
         assert len(learned.job.dataset) == trained
         assert (learned.pruned_at == 0).sum() == 60 - trained
@@ -49,7 +49,7 @@ def test_folds_that_doubt_nearly_all_of_few_rows_leave_none_out(monkeypatch):
 
 def test_rows_that_only_the_folds_left_out_are_reported(monkeypatch):
     keep = np.arange(60) < 55
-    monkeypatch.setattr("tolerant.own_data.believed.believe", lambda given, odds: keep)
+    monkeypatch.setattr("tolerant.own_data.believed.believe", lambda *_: keep)
     weight = np.r_[np.ones(40), np.zeros(20)]  # 40 rows train: too few for the rounds at k
     learned = quick(table(60), Settings(epochs=3), sample_weight=weight)
     assert learned.k is None
