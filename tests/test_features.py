@@ -153,6 +153,7 @@ def test_grey_pictures_have_features_too():
     [
         ("lite00", "image", "Did you mean 'lite0'?.*Installed for pictures: lite0"),
         ("minlm", "text", "Did you mean 'minilm'?.*Installed for texts: minilm"),
+        ("lite9", "text", "got .lite9.\\. Installed for texts"),
         ("timmm:x", "image", "Did you mean 'timm:'?"),
         ("resnet", "image", "timm:resnet50.a1_in1k.*torch:PATH"),
         ("hf:", "text", "features must name an extractor"),

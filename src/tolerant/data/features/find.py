@@ -95,7 +95,10 @@ def _check(name: str, found: Card | Hub, kind: Kind, kinds: tuple[Kind, ...]) ->
 def _known(name: str, kind: Kind) -> str:
     """What was probably meant, what is installed, and how to get the others."""
     cards = [card for card in BUNDLED.values() if card.kind == kind]
-    near = did_you_mean(name, [*BUNDLED, *(f"{hub}:" for hub in HUBS), "torch:"], cutoff=0.5)
+    sources = [f"{hub}:" for hub, card in HUBS.items() if kind in card.kinds]
+    near = did_you_mean(
+        name, [*(card.name for card in cards), *sources, *(["torch:"] if kind == "image" else [])], cutoff=0.5
+    )
     installed = ", ".join(card.name for card in cards if not card.missing()) or "none"
     others = "; ".join(f"{card.name} ({card.install})" for card in cards if card.missing())
     parts = [
