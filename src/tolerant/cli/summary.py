@@ -42,7 +42,7 @@ def _print_tried(learned: Learned) -> None:
     Console().print(table)
     echo(
         "Agreement: the mean of accuracy and balanced accuracy, against labels of which some are wrong.\n"
-        "All models together are taken, unless fewer agree better by more than half a point."
+        "All models together are taken, unless fewer of them agree clearly better."
     )
 
 
