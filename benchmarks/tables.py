@@ -1,6 +1,6 @@
 """The tables of benchmarks in the README and the docs, from the rows that the benchmarks stored.
 
-    python benchmarks/tables.py README.md docs/performance.md docs/scaling.md
+    python benchmarks/tables.py README.md docs/benchmark.md docs/performance.md docs/scaling.md
 
 It writes the blocks between `<!-- report: bench-... -->` and `<!-- end -->`; `tolerant report --docs` writes
 those of experiments.
@@ -11,8 +11,12 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from common import stored
+from model_tables import brief, models
 
 from tolerant.files import write_atomic
 from tolerant.markdown import markdown_table
@@ -40,7 +44,7 @@ AUDIT_DATA = {
 
 def audit(results: Path) -> str:
     """Ways to find wrong labels, from the rows of `benchmarks/bench_audit.py`."""
-    rows = _read(results / "bench" / "audit.jsonl")
+    rows = stored(results / "bench" / "audit.jsonl")
     if not rows:
         return NO_ROWS
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -65,95 +69,9 @@ def audit(results: Path) -> str:
     return text + (f"\n\nOn {', '.join(machines)}." if machines else "")
 
 
-def models(results: Path) -> str:
-    """The default models against others, means over sets, from the rows of `benchmarks/bench_models.py`."""
-    rows = _read(results / "bench" / "models.jsonl")
-    if not rows:
-        return NO_ROWS
-    titles: dict[str, str] = {}
-    for title, file in _APART.items():
-        more = _read(results / "bench" / file)
-        rows, titles = rows + more, {**titles, **{row["data"]: title for row in more}}
-    methods = sorted({row["method"] for row in rows}, key=_ours_first)
-    problems: dict[tuple[str, str, int], dict[str, dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: row["data"]):  # they lie in the order in which they were done
-        problems.setdefault((row["data"], row["noise"], row["seed"]), {})[row["method"]] = row
-    body, notes = [], []
-    for title in ("tables", "small tables", "tables apart", "texts", "texts apart"):
-        here = {
-            key: found
-            for key, found in problems.items()
-            if title == titles.get(key[0], "tables" if "boosting" in found else "texts")
-        }
-        for method in methods:
-            own = [found[method] for found in here.values() if method in found]
-            if not own:
-                continue
-            means = {key: sum(row[key] for row in own) / len(own) for key in _MODEL_COLUMNS}
-            score = (means["accuracy"] + means["balanced_accuracy"]) / 2
-            percent = [f"{100 * value:.1f}" for value in (score, *list(means.values())[:3])]
-            body.append([title if method == "tolerant" else "", method, *percent, f"{means['time_s']:.1f}"])
-        gaps = _gaps(here)
-        if gaps:
-            worst = max(gaps, key=lambda key: gaps[key])
-            often, other = max(
-                (sum(gap <= 1 for gap in _gaps(here, way).values()), way)
-                for way in methods
-                if not way.startswith("tolerant") and any(way in found for found in here.values())
-            )
-            names = ", ".join(dict.fromkeys(_short(name) for name, _ in gaps))
-            ahead = sum(gap <= 1 for gap in gaps.values())
-            notes.append(
-                f"{title.capitalize()}: {names}; {len(gaps)} sets of labels, "
-                f"{len({key[2] for key in here})} seed(s) each. On {ahead} of the sets the score, a mean "
-                "over the seeds, is at most one point below that of the best other method there, which "
-                f"nobody knows beforehand; at worst {gaps[worst]:.1f} points "
-                f"({_short(worst[0])}, {worst[1]}). Of the others {other} is so most often: on {often}."
-            )
-    head = ["data", "method", "score", "accuracy", "balanced accuracy", "ranking", "seconds"]
-    machines = ", ".join(sorted({row["hardware"] for row in rows}))
-    text = unbroken(markdown_table(head, body, "llr"))
-    return text + "\n\n" + " ".join(notes) + f" On {machines}."
-
-
-_APART = {
-    "small tables": "models_small.jsonl",
-    "tables apart": "models_held_out.jsonl",
-    "texts apart": "models_held_out_texts.jsonl",
-}
-_MODEL_COLUMNS = ("accuracy", "balanced_accuracy", "ranking", "time_s")
-
-
-def _ours_first(method: str) -> tuple[bool, str, str]:
-    """Then each other method, and cleanlab around it."""
-    return not method.startswith("tolerant"), method.removeprefix("cleanlab, "), method
-
-
-def _short(name: str) -> str:
-    """Of a set, without what only tells its file from others."""
-    return name.removeprefix("text_").removesuffix("_weak")
-
-
-def _gaps(
-    problems: dict[tuple[str, str, int], dict[str, dict[str, Any]]], own: str = "tolerant"
-) -> dict[tuple[str, str], float]:
-    """By data and noise: how many points of mean score ``own`` is behind the best method of others."""
-    scores: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for (data, noise, _), found in problems.items():
-        here = scores.setdefault((data, noise), {})
-        for way, row in found.items():
-            here.setdefault(way, []).append(50 * (row["accuracy"] + row["balanced_accuracy"]))
-    gaps = {}
-    for key, ways in scores.items():
-        means = {way: sum(some) / len(some) for way, some in ways.items()}
-        others = [mean for way, mean in means.items() if not way.startswith("tolerant")]
-        gaps[key] = max(others) - means[own]
-    return gaps
-
-
 def texts(results: Path) -> str:
     """`tolerant train` on many texts, from the rows of `benchmarks/bench_texts.py`."""
-    rows = _read(results / "bench" / "texts_many.jsonl")
+    rows = stored(results / "bench" / "texts_many.jsonl")
     if not rows:
         return NO_ROWS
     body = [
@@ -182,7 +100,7 @@ def prune(results: Path) -> str:
         "shuffled_ns_per_row": ("ns a row, 10⁶ at random", ".0f"),
         "update_128_us": ("128 rows, µs", ".0f"),
     }
-    rows = _read(results / "bench" / "prune.jsonl")
+    rows = stored(results / "bench" / "prune.jsonl")
     body = [[format(row[name], how) for name, (_, how) in columns.items()] for row in rows]
     return markdown_table([title for title, _ in columns.values()], body, "r") if body else NO_ROWS
 
@@ -210,7 +128,7 @@ def loss_cpu(results: Path) -> str:
 
 def loss_gpu(results: Path) -> str:
     """L_q on a GPU, time over the time of others (`benchmarks/bench_loss_gpu.py`)."""
-    rows = _read(results / "bench" / "loss_h200.jsonl")
+    rows = stored(results / "bench" / "loss_h200.jsonl")
     others = ("copy", "compiled cross entropy", "compiled L_q", "eager L_q")
     body = [
         [f"{row['n']} x {row['c']}", row["dtype"], *(_ratio(row.get(f"ours / {name}")) for name in others)]
@@ -223,7 +141,7 @@ def loss_gpu(results: Path) -> str:
 
 def linear(results: Path) -> str:
     """Head and loss in one (`benchmarks/bench_linear.py`)."""
-    rows = _read(results / "bench" / "linear_h200.jsonl")
+    rows = stored(results / "bench" / "linear_h200.jsonl")
     timed = [row for row in rows if row["bench"] == "linear"]
     eager = next((row["extra MiB"] for row in timed if row["name"] == "eager"), None)
     off = {row["name"]: max(row["hidden"], row["weight"]) for row in rows if row["bench"] == "accuracy"}
@@ -260,7 +178,7 @@ def training(results: Path) -> str:
 
 BENCHES = {
     "bench-audit": audit,
-    "bench-models": models,
+    "bench-brief": brief,
     "bench-prune": prune,
     "bench-texts": texts,
     "bench-loss-cpu": loss_cpu,
@@ -283,11 +201,6 @@ def _where(row: dict[str, Any]) -> str:
     return f"One {row['gpu']}, torch {row['torch']}, {row['rounds']} rounds, commit {commit}."
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON Lines file; none where there is no file."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-
-
 def _read_one(path: Path) -> dict[str, Any] | None:
     found: dict[str, Any] | None = json.loads(path.read_text("utf-8")) if path.exists() else None
     return found
@@ -299,11 +212,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder with the stored rows")
     arguments = parser.parse_args(words)
     for page in arguments.pages:
-        text = fill(
-            page.read_text("utf-8"),
-            lambda name, _: BENCHES[name](arguments.results) if name.startswith("bench-") else None,
-        )
-        write_atomic(page, text)
+        write_atomic(page, fill(page.read_text("utf-8"), partial(_block, arguments.results)))
+
+
+def _block(results: Path, name: str, kind: str) -> str | None:
+    if name == "bench-models":
+        return models(results, kind)
+    return BENCHES[name](results) if name.startswith("bench-") else None
 
 
 if __name__ == "__main__":

@@ -130,3 +130,34 @@ def test_benchmark_tables_come_from_their_rows(tmp_path: Path) -> None:
     assert ": 1,438 rows, 36 % wrong | accuracy | 90.5 ± 0.7 | 90.5 ± 0.7 | 2 |" in text
     assert "\n|  | ranking | 50.0 ± 0.0 | 75.0 ± 0.0 | 2 |" in text
     assert text.endswith("On CPU.")
+
+
+def test_model_tables_set_ours_beside_the_best_of_others(tmp_path: Path) -> None:
+    tables = importlib.import_module("model_tables")
+    assert tables.models(tmp_path, "tables") == tables.brief(tmp_path) == "No stored rows yet."
+    write = importlib.import_module("common").write_lines
+    (tmp_path / "bench").mkdir()
+    scores = {"tolerant": 0.8, "boosting": 0.7, "cleanlab, boosting": 0.83, "logistic": 0.75}
+    rows = [
+        {"data": data, "noise": "uniform", "seed": 0, "method": way, "hardware": "CPU", "time_s": 2.0}
+        | {"accuracy": score + (data == "b") / 10 * (way == "tolerant"), "balanced_accuracy": score}
+        | {"ranking": 1 - score}
+        for data in ("b", "a")
+        for way, score in scores.items()
+    ]
+    for file in ("models_held_out", "models_held_out_texts", "models"):
+        write(tmp_path / "bench" / f"{file}.jsonl", rows)
+    assert tables.models(tmp_path, "texts") == "No stored rows yet."  # somebody boosted: these are tables
+    text = tables.models(tmp_path, "tables").replace("\N{NO-BREAK SPACE}", " ")
+    assert "| tolerant | 82.5 | 85.0 | 80.0 | 20.0 | 2.0 |" in text
+    assert "2 sets (a, b), 2 with their kinds of wrong labels, 1 seed(s) each. **On 1 of 2 the score" in text
+    assert "at worst it is 3.0 points below (a, uniform). Of the others cleanlab, boosting is so" in text
+    pictures = {"data": "cifar10n-worse", "features": "lite0", "rows": 50, "average_precision": 0.5}
+    ways = {"tolerant": 0.9, "cleanlab": 0.8, "logistic regression": 0.6}
+    more = [{"method": way, "test_accuracy": right} | pictures for way, right in ways.items()]
+    write(tmp_path / "bench" / "features.jsonl", more)
+    text = tables.brief(tmp_path).replace("\N{NO-BREAK SPACE}", " ")
+    assert "wrong | accuracy | 90.0 | 80.0 | 60.0 (logistic) |" in text
+    assert "| 2 tables | score | 82.5 | 83.0 (boosting) | 75.0 (logistic) |" in text
+    assert "|  | ranking | 20.0 | 17.0 (boosting) | 30.0 (boosting) |" in text  # the best in this measure
+    assert "On 1 of 2 sets of labels of tables (at worst 3.0 points below) and 1 of 2" in text
