@@ -17,7 +17,8 @@ ones seem: in the written list, by cleanlab's label quality, or for a plain mode
 rounds: what `tolerant train` does with photographs by itself beside --method rounds, on 10,000 of them.
 tune: the network itself is trained (--tune head and all), on 10,000 of the same photographs, beside a linear
 model on its features; "validation_accuracy" is that of the given labels of a tenth of the rows, which choose
-the epoch; the test set is whole. Meant for a GPU.
+the epoch; the test set is whole. Meant for a GPU: --rows takes the pictures from an .npz file (inputs, given,
+true, test, test_true), for a machine that has neither data nor network.
 large: a million rows of 1,280 made-up features in a memory map (5 GB in the folder for temporary files), 40 %
 of their labels drawn at random, and the memory that training on them takes: "own_mib" is what the process has
 allocated beyond what it had before, at most, looked at every 50 ms; "peak_mib" has the pages of the map, too,
@@ -40,6 +41,7 @@ import tempfile
 import threading
 import time
 import warnings
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -241,16 +243,15 @@ def measure(
     return found
 
 
-def tune(
-    seed: int, name: str, tiny: bool, only: str | None, options: dict[str, Any], device: str
-) -> Iterator[Row]:
+def tune(rows: Rows, seed: int, arguments: Namespace, options: dict[str, Any]) -> Iterator[Row]:
     """A linear model on the features, the last layer with augmentation, and all layers."""
-    rows = photographs(seed, tiny=tiny, num_rows=10_000, test_rows=10_000)
+    name, device, tiny = arguments.features or "lite0", arguments.device, arguments.tiny
     for method in ("none", "head", "all"):
-        if only in (None, method):
+        if arguments.only in (None, method):
             own = options if method != "none" else {"folds": options["folds"]}
-            found = ours(rows, seed, tiny, features=name, tune=method, device=device, **own)
-            said = {"data": "cifar10n-worse", "noise": "people", "seed": seed, "rows": len(rows[1])}
+            found = ours(rows, seed, tiny, features=name, tune=method, device=device, verbose=1, **own)
+            said = {"data": "cifar10n-worse", "noise": "people", "seed": seed}
+            said |= {"rows": len(rows[1]), "test_rows": len(rows[4])}
             made = made_with(pick_device(device)) | {"commit": commit(), "source": source()}
             yield {**said, "features": name, "method": f"tune {method}", **options, **found, **made}
 
@@ -392,6 +393,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, help="of tune")
     parser.add_argument("--lr", type=float, help="of tune")
     parser.add_argument("--device", default="auto", help="of tune")
+    parser.add_argument("--rows", type=Path, help="of tune: the pictures, instead of CIFAR-10N's own files")
     parser.add_argument("--noise", default="rules,true,uniform-0.4")
     arguments = parser.parse_args(words)
     warnings.simplefilter("ignore")
@@ -418,8 +420,12 @@ def main(words: Sequence[str] | None = None) -> None:
             if arguments.what == "tune":
                 options = {name: getattr(arguments, name) for name in ("folds", "epochs", "lr")}
                 options = {"folds": TINY_FIT["folds"], "epochs": 1, "lr": None} if tiny else options
-                name, only = arguments.features or "lite0", arguments.only
-                for row in tune(seed, name, tiny, only, options, arguments.device):
+                if arguments.rows:
+                    stored = np.load(arguments.rows)
+                    rows = tuple(stored[name] for name in ("inputs", "given", "true", "test", "test_true"))
+                else:
+                    rows = photographs(seed, tiny=tiny, num_rows=10_000, test_rows=10_000)
+                for row in tune(rows, seed, arguments, options):
                     append(arguments.out, row)
                     print(row, flush=True)
                 continue

@@ -10,9 +10,12 @@ from own_data_helpers import tolerant
 from PIL import Image
 
 from tolerant import NoisyLabelClassifier
+from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features import load_body
+from tolerant.data.standardise import Preprocess
 from tolerant.own_data import load_run
 from tolerant.train import Recipe, build
+from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.engine.weights import Weights
 from tolerant.train.networks.network_committee import NetworkCommittee
 
@@ -88,6 +91,16 @@ def test_a_new_head_sees_the_features_of_the_extractor():
         net(torch.from_numpy(picture).permute(0, 3, 1, 2) / 255)
     want = load_extractor("lite0", "image")(picture)[0, 0]
     np.testing.assert_allclose(seen[0][0], want, atol=2e-4)
+
+
+def test_pictures_that_the_network_enlarges_are_scored_in_smaller_parts(tiny, monkeypatch):
+    net, sizes = build("pretrained", 2, features=tiny).eval(), []
+    monkeypatch.setattr(net.frame, "size", 320)
+    monkeypatch.setattr(net, "forward", lambda x: sizes.append(len(x)) or x.mean((2, 3))[:, :2])
+    images = np.zeros((7, 32, 32, 3), np.uint8)
+    rows = NoisyDataset(images, np.zeros(7, np.int64), None, ("a", "b"), None, "image")
+    predict_log_proba(net, rows, Preprocess.fit(images, "image", Recipe()))
+    assert sizes == [4, 3]  # of 320 pixels five fit where 500 of 32 do
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

@@ -235,7 +235,13 @@ def test_one_line_a_run_where_no_one_watches(capsys, monkeypatch):
     Fleet(side_by_side=1, device="cpu").run([job(name="one"), job(1, name="two")])
     lines = capsys.readouterr().err.splitlines()
     assert [line[:14] for line in lines] == ["one: epoch 3/3", "two: epoch 3/3"]
-    monkeypatch.setattr("tolerant.train.engine.display._LINE_S", 0.0)  # of a run of minutes
+    monkeypatch.setattr("tolerant.train.engine.display._FIRST_LINE_S", 0.0)  # of a run of a minute
+    Fleet(side_by_side=1, device="cpu").run([job(name="one")])
+    assert [line[:14] for line in capsys.readouterr().err.splitlines()] == [
+        "one: epoch 1/3",
+        "one: epoch 3/3",
+    ]
+    monkeypatch.setattr("tolerant.train.engine.display._LINE_S", 0.0)  # of minutes
     Fleet(side_by_side=1, device="cpu").run([job(name="one")])
     assert len(capsys.readouterr().err.splitlines()) == 3
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tolerant.data.features.extractor import Extractor, Identity, weights_digest
+from tolerant.kernels.convolution import without_plans
 
 
 class Frame(nn.Module):
@@ -100,7 +101,8 @@ class PictureEncoder:
         """(n, views, D) of uint8 (n, H, W, C)."""
         raw = torch.from_numpy(np.ascontiguousarray(pictures)).to(self.device)
         pixels = self.frame(raw.permute(0, 3, 1, 2))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+        on_gpu = self.device.type == "cuda"
+        with without_plans(pixels), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
             return torch.stack([as_vectors(self.net(view)) for view in (pixels, pixels.flip(3))], 1)
 
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 ProgressMode = Literal["auto", "bar", "lines", "quiet"]
 _REFRESH_S = 0.1
-_LINE_S = 60.0  # of a long run in a log
+_FIRST_LINE_S, _LINE_S = 5.0, 60.0  # of a long run in a log: the first says how long it will be
 _WIDE = 110  # columns that a bar with all its numbers takes
 
 
 class Display:
     """Shows runs on standard error: "lines" has one for each epoch.
 
-    "auto" is bars on a terminal with rich, else a line at the end of each run, and one a minute. A terminal
-    that is closed meanwhile ends no training.
+    "auto" is bars on a terminal with rich, else a line at the end of each run, one after 5 s, and one a
+    minute. A terminal that is closed meanwhile ends no training.
     """
 
     def __init__(self, mode: ProgressMode) -> None:
@@ -66,7 +66,7 @@ class Display:
 
     def _start(self, index: int, run: Run | Chain) -> None:
         self._shown[index] = len(run.history)
-        self._next_line[index] = time.monotonic() + _LINE_S
+        self._next_line[index] = time.monotonic() + _FIRST_LINE_S
         if self._bars is not None:
             name = run.job.name or "training"
             self._tasks[index] = self._bars.add_task(name, total=run.recipe.epochs, numbers="")

@@ -14,6 +14,7 @@ from tolerant.kernels.log_prob import log_p_y
 from tolerant.train.engine.capture import as_logits, autocast
 from tolerant.train.engine.device_rows import Rows
 from tolerant.train.model_state import evaluating
+from tolerant.train.networks.pretrained import Pretrained
 
 _PIXELS = 32 * 32  # of a CIFAR picture
 
@@ -37,7 +38,7 @@ def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = 
     correct = torch.zeros(len(rows), dtype=torch.uint8, device=rows.device)
     loss_sum = torch.zeros((), dtype=torch.float64, device=rows.device)
     with evaluating(model):
-        size = min(_part_size(rows), -(-len(rows) // rows.ranks.size))
+        size = min(_part_size(model, rows), -(-len(rows) // rows.ranks.size))
         for part, inputs in rows.in_order(size, rows.ranks):
             labels = rows.labels[part]
             logits = _logits(model, inputs, bf16)
@@ -54,7 +55,7 @@ def probabilities(model: nn.Module, rows: Rows, *, bf16: bool) -> Tensor:
     """float32 (N, C), on the device."""
     probs = torch.zeros(len(rows), rows.num_classes, dtype=torch.float32, device=rows.device)
     with evaluating(model):
-        size = min(_part_size(rows), -(-len(rows) // rows.ranks.size))
+        size = min(_part_size(model, rows), -(-len(rows) // rows.ranks.size))
         for part, inputs in rows.in_order(size, rows.ranks):
             probs[part] = torch.softmax(_logits(model, inputs, bf16), 1)
     rows.ranks.total_([probs])
@@ -82,7 +83,7 @@ def predict_log_proba(
         with evaluating(model.to(device)):
             parts = [
                 torch.log_softmax(_logits(model, inputs, bf16=False), 1).cpu()
-                for _, inputs in rows.in_order(_part_size(rows))
+                for _, inputs in rows.in_order(_part_size(model, rows))
             ]
     finally:
         model.to(home)
@@ -95,13 +96,14 @@ def _logits(model: nn.Module, inputs: Tensor, bf16: bool) -> Tensor:
     return as_logits(logits)
 
 
-def _part_size(rows: Rows) -> int:
+def _part_size(model: nn.Module, rows: Rows) -> int:
     """Rows to score at a time, in equal parts: at most 2,500 to fill a GPU, or 500 that fit a CPU's caches.
 
-    Of pictures larger than CIFAR's fewer, of as many pixels in all: scoring must not need more memory than
-    training.
+    Of pictures larger than CIFAR's, or enlarged by the model, fewer, of as many pixels in all: scoring must
+    not need more memory than training.
     """
     most = 2500 if rows.device.type == "cuda" else 500
-    most = max(1, most * _PIXELS // max(_PIXELS, rows.pixels))
+    enlarged = [module.frame.size**2 for module in model.modules() if isinstance(module, Pretrained)]
+    most = max(1, most * _PIXELS // max(_PIXELS, rows.pixels, *enlarged))
     parts = -(-len(rows) // most)
     return -(-len(rows) // parts)

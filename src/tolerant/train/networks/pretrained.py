@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from tolerant.kernels.convolution import without_plans
 from tolerant.train.networks.layers import dropout_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Pretrained(nn.Module):
         return {f"body.{name}": _BODY_LR for name, _ in self.body.named_parameters()}
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.head(self._vectors(self.frame(255 * pixels.float()), self.body))
+        with without_plans(pixels):
+            return self.head(self._vectors(self.frame(255 * pixels.float()), self.body))
 
     def train(self, mode: bool = True) -> Pretrained:
         super().train(mode)
