@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tolerant.kernels import convolution
-from tolerant.kernels.convolution import convolve, without_plans
+from tolerant.data.features import convolution
+from tolerant.data.features.convolution import convolve, without_plans
 
 KINDS = {  # of (channels in, channels out), and the options of `nn.Conv2d`
     "depthwise": ((6, 6), {"kernel_size": 3, "padding": 1, "groups": 6, "bias": False}),

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tolerant.data.features.convolution import without_plans
 from tolerant.data.features.extractor import Extractor, Identity, weights_digest
-from tolerant.kernels.convolution import without_plans
 
 
 class Frame(nn.Module):

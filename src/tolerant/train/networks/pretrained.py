@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from tolerant.kernels.convolution import without_plans
 from tolerant.train.networks.layers import dropout_of
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ class Pretrained(nn.Module):
         return {f"body.{name}": _BODY_LR for name, _ in self.body.named_parameters()}
 
     def forward(self, pixels: Tensor) -> Tensor:
+        from tolerant.data.features.convolution import without_plans
+
         with without_plans(pixels):
             return self.head(self._vectors(self.frame(255 * pixels.float()), self.body))
 
