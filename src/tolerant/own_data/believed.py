@@ -14,36 +14,28 @@ _K_RANGE = (0.05, 0.9)
 
 
 def believed_by_folds(
-    dataset: NoisyDataset,
-    scored: OutOfFold,
-    settings: Settings,
-    original_labels: np.ndarray,
-    k: float,
-    least: float = 0.5,
+    dataset: NoisyDataset, scored: OutOfFold, settings: Settings, original_labels: np.ndarray, k: float
 ) -> tuple[np.ndarray, float]:
-    """Which labels to train on, bool [N], and the k of the rounds that follow: ``k``, or chosen here.
-
-    They are right with a probability of more than ``least``.
-    """
+    """Which labels to train on, bool [N], and the k of the rounds that follow: ``k``, or chosen here."""
     believed, held_out = np.ones(len(dataset), bool), scored.held_out
     if settings.loss != TRUNCATED or len(dataset) < LEAST_TO_PRUNE or not held_out.any():
         return believed, k
     given, probs = dataset.given_labels[held_out], scored.probs[held_out]
     sample = sample_to_fit(len(given))
     noise = fit_noise_model(original_labels[held_out][sample], probs[sample])
-    believed[held_out] = believe(given, noise.log_odds_right(given, probs), least)
+    believed[held_out] = believe(given, noise.log_odds_right(given, probs))
     if believed.sum() < LEAST_TO_PRUNE:  # too few to learn from: the folds have not learnt either
         believed[:] = True
     return believed, choose_k(given, probs, noise) if settings.k == "auto" else k
 
 
-def believe(given_labels: np.ndarray, log_odds_right: np.ndarray, least: float = 0.5) -> np.ndarray:
-    """bool [N]: labels that are right with a probability above ``least``; of every class a tenth or more.
+def believe(given_labels: np.ndarray, log_odds_right: np.ndarray) -> np.ndarray:
+    """bool [N]: labels more likely right than wrong, and at least the least doubtful tenth of every class.
 
     >>> believe(np.array([0, 0, 1, 1]), np.array([2.0, -1.0, -3.0, -2.0])).tolist()
     [True, False, False, True]
     """
-    believed = log_odds_right > np.log(least / (1 - least))
+    believed = log_odds_right > 0
     # Sorted once, by class and in it by doubt: to look for the rows of each class costs rows times classes.
     order = np.lexsort((-log_odds_right, given_labels))
     _, starts, counts = np.unique(given_labels[order], return_index=True, return_counts=True)
