@@ -59,12 +59,16 @@ def test_a_text_is_trained_on_where_nothing_else_is(frame, tmp_path):
     found, said = roles(frame.drop(columns=["age", "paid"]), tmp_path)
     assert found == {"id": "customer", "text": "comment"}
     assert "Column 'comment' holds texts, and is trained on: --text comment" in said
+    found, _ = roles(frame[["nr", "customer", "label"]], tmp_path)  # names alone are better than nothing
+    assert found == {"id": "nr", "text": "customer"}
 
 
 def test_what_somebody_has_said_stays(frame, tmp_path):
     found, said = roles(frame, tmp_path, ignore=["comment", "nr"], id="nr", categorical=["customer"])
     assert found == {"ignore": ["comment", "nr"], "id": "nr", "categorical": ["customer"]}
     assert said == ""
+    coded = frame[["customer", "age", "label"]]
+    assert roles(coded, tmp_path, categorical=["age"])[0] == {"categorical": ["age"], "id": "customer"}
     assert roles(frame, tmp_path, text="comment") == ({"text": "comment"}, "")
     assert roles(frame.drop(columns=["customer", "nr", "comment"]), tmp_path) == ({}, "")
 
@@ -204,3 +208,28 @@ def test_of_very_many_columns_no_model_is_asked_and_no_boosting_is_tried():
     assert len(suspects)
     # Each of the rows without each column in turn would be 10,002 rows of 10,001 numbers.
     assert find_reasons(lambda rows: pytest.fail("asked"), rows, InputEncoder.fit(rows), suspects) == []
+
+
+def test_names_of_people_and_places_are_names(frame, tmp_path):
+    """The 64 most frequent of them tell nothing of the others."""
+    rng = np.random.default_rng(2)
+    parts = ["".join(rng.choice(list("abcdefgh"), 6)).title() for _ in range(400)]
+    frame["town of birth"] = [f"{a} {b}" for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    frame["disk"] = [f"{number} GB" for number in rng.permutation(200)]  # to be rewritten as a number
+    found, said = roles(frame[["town of birth", "disk", "age", "label"]], tmp_path)
+    assert found == {"id": "town of birth"}
+    assert "--id 'town of birth'" in said
+    frame.loc[0, "town of birth"] = frame.loc[1, "town of birth"]
+    found, said = roles(frame[["town of birth", "customer", "age", "label"]], tmp_path)
+    assert found == {"id": "customer", "ignore": ["town of birth"]}
+    assert "--categorical 'town of birth'." in said
+
+
+def test_predictions_name_rows_as_the_training_did(tmp_path):
+    write_table(tmp_path / "rows.csv")
+    tolerant("train", tmp_path / "rows.csv", "--out", tmp_path / "run", "--model", "linear")
+    new = pd.read_csv(tmp_path / "rows.csv").drop(columns="label").head(3)
+    for columns, first in (([], "row0"), (["key"], "0")):  # later rows may have no such column
+        new.drop(columns=columns).to_csv(tmp_path / "new.csv", index=False)
+        tolerant("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "labels.csv")
+        assert read(tmp_path / "labels.csv")[0]["id"] == first

@@ -49,4 +49,5 @@ def predict(
     warn_of_missing_classes(names, saved.label_counts(), counts)
     most = np.argsort(-counts, kind="stable")[:5]
     shares = ", ".join(f"{names[label]} {counts[label]:,}" for label in most if counts[label])
-    echo(f"{out}: {len(rows):,} rows labelled ({shares}{', ...' if len(names) > 5 else ''})")
+    more = ", ..." if (counts > 0).sum() > len(most) else ""
+    echo(f"{out}: {len(rows):,} rows labelled ({shares}{more})")

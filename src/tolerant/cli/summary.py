@@ -84,8 +84,8 @@ def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
         )
     if suspects.weak:
         echo(
-            "That is most of the rows: the model is too weak to judge, and only the top of the list\n"
-            "means anything. More rows help, or features of a stronger pretrained model (--features)."
+            "That is most of the rows: the model is too weak to judge, and only the top of the list means\n"
+            "anything. More rows help; with pictures and texts a stronger pretrained model, too (--features)."
         )
     if len(suspects):
         _print_worst(suspects.head(10))

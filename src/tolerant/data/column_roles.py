@@ -6,6 +6,7 @@ The options say it, or else the columns themselves do.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from tolerant.data.readers.walk import SUFFIXES as PICTURES
 _FILES = ("file_name", "filename", "image", "img", "path")  # what lists of pictures call their column
 _ID_NAME = re.compile(r"(?i)id|key|index|uuid|guid|nr|.+[ _-]id|.+[ _-](key|index)")
 _HAS_LETTERS = re.compile(r"[^\W\d_]")
+_HAS_DIGIT = re.compile(r"\d")
 _ONE_WORD = re.compile(r"[\w.:/@#-]+")
 _WORDS_OF_TEXT = 3  # on average; names of people and places have fewer
 
@@ -70,41 +72,45 @@ def guess_roles(frame: Any, options: dict[str, Any], say: Callable[[str], None])
     """The options of a table with `id`, `text` and `ignore` filled in; ``say`` is told of each.
 
     A column in which nearly every row has another word tells a model nothing, or the row itself: it is the
-    name of the rows, or a text. A text is trained on if no column is left but names.
+    name of the rows, or a text. A text is trained on if no column is left but names; these themselves, as
+    texts, if there is nothing else.
     """
     known = {options.get(role) for role in ("id", "group", "true_label")} | {options.get("label", "label")}
     known |= {*options.get("ignore", ()), *options.get("categorical", ())}
     kinds = {name: _kind(series, str(name)) for name, series in frame.items() if name not in known}
-    names = [name for name, kind in kinds.items() if kind == "name"]
     texts = [name for name, kind in kinds.items() if kind == "text"]
-    others = [name for name, kind in kinds.items() if kind == "other"]
+    others = [*options.get("categorical", ()), *(name for name, kind in kinds.items() if kind == "other")]
     found = dict(options)
-    if "id" not in options and names and frame[names[0]].is_unique and not frame[names[0]].isna().any():
-        found["id"] = names[0]
-        say(f"Column {names[0]!r} names the rows: --id {names[0]}")
-    if texts and not others:
-        longest = max(texts, key=lambda name: frame[name].astype(str).str.len().mean())
-        say(f"Column {longest!r} holds texts, and is trained on: --text {longest}")
-        return {**found, "text": longest}
+    read = None
+    if not others and (pool := texts or [name for name, kind in kinds.items() if kind == "name"]):
+        read = max(pool, key=lambda name: frame[name].astype(str).str.len().mean())
+    names = [name for name, kind in kinds.items() if kind in ("name", "number") and name != read]
+    whole = (name for name in names if frame[name].is_unique and not frame[name].isna().any())
+    if "id" not in options and (row_name := next(whole, None)) is not None:
+        found["id"] = row_name
+        say(f"Column {row_name!r} names the rows: --id {shlex.quote(row_name)}")
+    if read is not None:
+        say(f"Column {read!r} holds texts, and is trained on: --text {shlex.quote(read)}")
+        return {**found, "text": read}
     left_out = [name for name in [*names, *texts] if name != found.get("id")]
     if left_out and others:
         found["ignore"] = [*options.get("ignore", ()), *left_out]
         words = ", ".join(map(repr, left_out))
-        instead = f" To train on texts alone: --text {texts[0]}" if texts else ""
+        instead = f" To train on texts alone: --text {shlex.quote(texts[0])}" if texts else ""
         say(
             f"Left out, since nearly every row has something else there: {words}. To learn from one all the "
-            f"same: --categorical {left_out[0]}.{instead}"
+            f"same: --categorical {shlex.quote(left_out[0])}.{instead}"
         )
     return found
 
 
 def _kind(series: Any, name: str) -> str:
-    """ "name", "text" or "other"."""
+    """ "name", "number" (of the rows), "text" or "other"."""
     try:
         numbers, empty = as_numbers(series, name)
         if numbers is not None:
             # Without a look at the words, on which a table of 100,000 columns would spend half of its time.
-            return "name" if _are_names(numbers, series, name) else "other"
+            return "number" if _number_rows(numbers, series, name) else "other"
         if as_dates(series, name)[0] is not None:
             return "other"
         words, empty = as_words(series)
@@ -115,12 +121,15 @@ def _kind(series: Any, name: str) -> str:
         return "other"
     if np.mean([len(word.split()) for word in filled]) >= _WORDS_OF_TEXT:
         return "text"
-    # Amounts such as $1,234 and dates such as 12/31/2024 have no letters: a person should rewrite them.
-    alike = [bool(_ONE_WORD.fullmatch(word) and _HAS_LETTERS.search(word)) for word in filled]
-    return "name" if np.mean(alike) > 0.9 else "other"
+    return "name" if np.mean([_is_name(word) for word in filled]) > 0.9 else "other"
 
 
-def _are_names(numbers: np.ndarray, series: Any, name: str) -> bool:
+def _is_name(word: str) -> bool:
+    """Of a row, a person, a place. Amounts ($1,234, 12 GB) and dates are none: they should be rewritten."""
+    return bool(_HAS_LETTERS.search(word) and (_ONE_WORD.fullmatch(word) or not _HAS_DIGIT.search(word)))
+
+
+def _number_rows(numbers: np.ndarray, series: Any, name: str) -> bool:
     """Whether they count the rows, or differ in all of them in a column that is called like an id."""
     if len(numbers) <= MAX_CATEGORIES or not (numbers % 1 == 0).all():  # a missing one is NaN
         return False

@@ -136,8 +136,8 @@ class Source:
     def read(self, encoder: InputEncoder, like: Source | None = None, device: str = "cpu") -> NoisyDataset:
         """New rows without labels, as the model takes them: all are given 0. ``device``: of an extractor.
 
-        ``like`` is the source of the training rows: its options name the columns of files and texts, unless
-        those of this one do.
+        ``like`` is the source of the training rows: its options name the columns of files, texts and ids,
+        unless those of this one do.
         """
         path, reader = _find(self.name)
         options: dict[str, Any] = _stripped(dict(self.options))
@@ -149,9 +149,10 @@ class Source:
             reader = _OF_KIND[encoder.kind]
             if encoder.kind == "image" and (found := picture_column(columns["frame"], options)):
                 columns["file"] = found
-            # Not the id: the training rows may have had a column of ids that the new ones lack.
             known: dict[str, Any] = _stripped(dict(like.options)) if like is not None else {}
             columns |= {name: known[name] for name in ("file", "text") if known.get(name)}
+            if known.get("id") in columns["frame"].columns:  # new rows may lack a column of ids
+                columns["id"] = known["id"]
         read = _reader(reader).read
         _check_options(read, path, options, " for rows of this run")
         taken = inspect.signature(read).parameters
