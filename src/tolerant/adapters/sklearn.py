@@ -31,7 +31,7 @@ from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.member import is_classifier
 from tolerant.own_data.learn import learn
 from tolerant.own_data.settings import Settings
-from tolerant.suspects.ranking import as_numpy
+from tolerant.suspects.arguments import as_numpy
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.evaluate import predict_log_proba
 

@@ -15,7 +15,7 @@ from tolerant.data.features.extractor import Kind
 from tolerant.data.standardise import moments, standardise, unit_scale
 from tolerant.own_data.choose_features import choose_extractor
 from tolerant.own_data.classifiers.rows import OwnRows
-from tolerant.suspects.ranking import as_numpy
+from tolerant.suspects.arguments import as_numpy
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tolerant.checks import check_class_names, check_ids, check_labels
+from tolerant.checks import check_class_names
 from tolerant.noise.estimate import check_probs
 from tolerant.suspects.anchors import fit_anchors
+from tolerant.suspects.arguments import (
+    as_numpy,
+    read_groups,
+    read_ids,
+    read_labels,
+    read_row_values,
+    words_of,
+)
 from tolerant.suspects.noise_model import FIT_ROWS, fit_noise_model
 from tolerant.suspects.one_rate import OneRate
 from tolerant.suspects.rate import rate_interval
 from tolerant.suspects.suspect_list import Suspects
-
-T = TypeVar("T", np.bool_, np.int64)
 
 _MOST_MOVED = 50.0  # of log odds: e^50 is as sure as can be
 
@@ -69,7 +74,7 @@ def find_suspects(
     """
     probs = check_probs(as_numpy(probs))
     num_rows, num_classes = probs.shape
-    class_names = _words_of(given_labels, num_classes) if class_names is None else class_names
+    class_names = words_of(given_labels, num_classes) if class_names is None else class_names
     names = check_class_names(class_names, num_classes)
     named = class_names is not None
     given = read_labels("given_labels", given_labels, num_rows, names, named=named)
@@ -82,17 +87,10 @@ def find_suspects(
     is_reviewed = read_row_values("reviewed", reviewed, num_rows, np.bool_)
     if is_reviewed is None:
         is_reviewed = np.zeros(num_rows, np.bool_)
-    group_of = None if groups is None else np.asarray(as_numpy(groups))
-    if group_of is not None and group_of.shape != (num_rows,):
-        raise ValueError(f"groups must have a value for each of {num_rows} rows; got shape {group_of.shape}.")
+    group_of = read_groups(groups, num_rows)
 
     generator = np.random.default_rng(seed)
-    sample = np.arange(num_rows)
-    if original is None and not is_reviewed.all():
-        sample = np.flatnonzero(~is_reviewed)
-    share = min(FIT_ROWS / len(sample), 1.0)
-    if share < 1.0:
-        sample = np.sort(generator.choice(sample, FIT_ROWS, replace=False))
+    sample, share = _rows_to_fit(is_reviewed, original is not None, generator)
     counted = ~is_reviewed[sample]
     if not counted.any():  # of no rows there is no share
         counted[:] = True
@@ -135,13 +133,19 @@ def find_suspects(
     )
 
 
-def _words_of(given_labels: ArrayLike, num_classes: int) -> list[str] | None:
-    """The words in alphabetical order, if labels are words and there are as many as classes."""
-    labels = np.asarray(as_numpy(given_labels))
-    if labels.dtype.kind not in "OUT":
-        return None
-    words = sorted({str(word) for word in labels.ravel().tolist()})
-    return words if len(words) == num_classes else None
+def _rows_to_fit(
+    is_reviewed: NDArray[np.bool_], original_known: bool, generator: np.random.Generator
+) -> tuple[NDArray[np.int64], float]:
+    """The rows that the noise is fitted to, `FIT_ROWS` at most, and their share of those they are drawn from.
+
+    Reviewed rows count only with the labels from before the review: with corrected ones they show no noise.
+    """
+    rows = np.arange(len(is_reviewed))
+    if not original_known and not is_reviewed.all():
+        rows = np.flatnonzero(~is_reviewed)
+    if len(rows) <= FIT_ROWS:
+        return rows, 1.0
+    return np.sort(generator.choice(rows, FIT_ROWS, replace=False)), FIT_ROWS / len(rows)
 
 
 def _as_many_wrong(
@@ -164,63 +168,3 @@ def _as_many_wrong(
         else:
             high = middle
     return log_odds + (low + high) / 2
-
-
-def as_numpy(values: Any) -> Any:
-    """A tensor of any device and type, with or without a gradient, as an array; anything else as it is."""
-    if not hasattr(values, "detach"):  # by what it can do, so that torch need not be there
-        return values
-    values = values.detach().cpu()
-    is_bfloat16 = str(values.dtype) == "torch.bfloat16"  # which numpy does not have
-    return (values.float() if is_bfloat16 else values).numpy()
-
-
-def read_labels(
-    argument: str, values: ArrayLike, num_rows: int, names: tuple[str, ...], *, named: bool
-) -> NDArray[np.int64]:
-    """Class numbers, one for each row; ``named``: the caller gave the names, so labels may be words."""
-    labels = np.asarray(as_numpy(values))
-    if labels.dtype.kind in "OUT":
-        if not named:
-            raise ValueError(
-                f"{argument} must be whole numbers, or words: one for each of the {len(names)} columns of "
-                "probs, or with class_names that say which column is whose, such as a scikit-learn model's "
-                f"classes_; got {len(set(labels.ravel().tolist()))} words ({labels.ravel()[0]!r} ...)."
-            )
-        labels = _number_words(argument, labels, names)
-    return check_labels(labels, len(names), argument, num_rows=num_rows)
-
-
-def _number_words(argument: str, words: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
-    place = {name: label for label, name in enumerate(names)}
-    labels = [place.get(str(word), -1) for word in words.ravel().tolist()]
-    if -1 in labels:
-        row = labels.index(-1)
-        raise ValueError(
-            f"{argument} must be among class_names {names[:5]!r}{' ...' if len(names) > 5 else ''}; "
-            f"got {words.ravel().tolist()[row]!r} in row {row}."
-        )
-    return np.array(labels, np.int64).reshape(words.shape)
-
-
-def read_ids(ids: ArrayLike | None, num_rows: int) -> NDArray[Any]:
-    """What a person calls each row: all different, and row numbers if not given."""
-    array = np.arange(num_rows) if ids is None else np.asarray(ids)
-    if array.shape != (num_rows,):
-        raise ValueError(f"ids must name {num_rows} rows; got shape {array.shape}.")
-    check_ids(array)
-    return array
-
-
-def read_row_values(name: str, values: ArrayLike | None, num_rows: int, dtype: type[T]) -> NDArray[T] | None:
-    """A bool or a whole number for each row, or None where the user gave none."""
-    if values is None:
-        return None
-    array = np.asarray(values)
-    kinds = "b" if dtype is np.bool_ else "iu"
-    if array.shape != (num_rows,) or array.dtype.kind not in kinds:
-        raise ValueError(
-            f"{name} must be {dtype.__name__} of shape ({num_rows},); "
-            f"got {array.dtype} of shape {array.shape}."
-        )
-    return array.astype(dtype)
