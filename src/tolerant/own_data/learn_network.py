@@ -13,11 +13,11 @@ from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.choose_features import Say
 from tolerant.own_data.in_rounds import in_rounds
 from tolerant.own_data.learned import Learned
-from tolerant.own_data.out_of_fold import out_of_fold
+from tolerant.own_data.out_of_fold import OutOfFold, out_of_fold
 from tolerant.own_data.task import Task
 from tolerant.own_data.warn_of_classes import warn_of_lost_classes
 from tolerant.suspects.unweighted import as_if_unweighted
-from tolerant.train import Callback, TrainResult
+from tolerant.train import Callback, Job, TrainResult
 from tolerant.train.engine.ranks import current_ranks
 
 
@@ -31,37 +31,23 @@ def learn_network(
 ) -> Learned:
     """As `learn` says."""
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
-    sample_weight = task.sample_weight
     if settings.class_weight == "balanced":
-        sample_weight = balanced_weight(given, dataset.num_classes, sample_weight)
-        task = replace(task, sample_weight=sample_weight)
+        weight = balanced_weight(given, dataset.num_classes, task.sample_weight)
+        task = replace(task, sample_weight=weight)
     scored = out_of_fold(
-        dataset, candidate, folds=task.folds, seed=settings.seed, sample_weight=sample_weight, say=say
+        dataset, candidate, folds=task.folds, seed=settings.seed, sample_weight=task.sample_weight, say=say
     )
-    by_folds, k = believed_by_folds(dataset, scored, settings, task.first_labels, candidate.first_k)
-    if settings.method == "rounds":
-        by_folds = np.ones(len(dataset), bool)
-    believed, k = task.believed(by_folds), float(current_ranks().of_rank_0(np.array([k]))[0])
+    believed, k = _believed_and_k(candidate, task, scored)
     used = task.used(believed)
-    to_train = dataset if len(used) == len(dataset) else dataset.subset(used)
-    used_weight = None if sample_weight is None else sample_weight[used]
-    job = replace(candidate.plan(to_train, used_weight, "all rows", k), callbacks=callbacks)
-    if settings.method == "rounds":
-        taught_by = scored.probs[used] if scored.held_out[used].all() else None
-        job = in_rounds(job, taught_by, None if task.reviewed is None else task.reviewed[used])
+    job = replace(_final_job(candidate, task, scored, used, k), callbacks=callbacks)
     if start is not None:
         job = replace(job, model=start)
     result = candidate.fit(job)
 
-    probs = scored.probs
-    if not scored.held_out.all():
-        own = candidate.probs(result, dataset)
-        if sample_weight is not None:
-            own = as_if_unweighted(given, own, sample_weight)
-        probs = np.where(scored.held_out[:, None], probs, own)
+    probs = _probs_of_all(candidate, task, scored, result)
     p_y = probs[np.arange(len(dataset)), given]
     kept, pruned_at = _kept_and_pruned_at(believed, used, result, p_y > k)
-    if sample_weight is None:  # who weighs the classes has seen to it
+    if task.sample_weight is None:  # who weighs the classes has seen to it
         warn_of_lost_classes(dataset, probs)
     pruned = job.prune is not None or not believed.all() or not kept.all()
     trained_as = None
@@ -83,6 +69,38 @@ def learn_network(
         num_trained=len(used),
         trained_as=trained_as,
     )
+
+
+def _believed_and_k(candidate: NetworkCandidate, task: Task, scored: OutOfFold) -> tuple[np.ndarray, float]:
+    """bool [N], which labels the final model trains on, and the k that it prunes by; alike on all ranks."""
+    dataset, settings = task.dataset, task.settings
+    by_folds, k = believed_by_folds(dataset, scored, settings, task.first_labels, candidate.first_k)
+    if settings.method == "rounds":  # which leave no row out
+        by_folds = np.ones(len(dataset), bool)
+    return task.believed(by_folds), float(current_ranks().of_rank_0(np.array([k]))[0])
+
+
+def _final_job(candidate: NetworkCandidate, task: Task, scored: OutOfFold, used: np.ndarray, k: float) -> Job:
+    """What trains on the rows ``used``."""
+    rows = task.dataset if len(used) == len(task.dataset) else task.dataset.subset(used)
+    weight = None if task.sample_weight is None else task.sample_weight[used]
+    job = candidate.plan(rows, weight, "all rows", k)
+    if task.settings.method != "rounds":
+        return job
+    taught_by = scored.probs[used] if scored.held_out[used].all() else None
+    return in_rounds(job, taught_by, None if task.reviewed is None else task.reviewed[used])
+
+
+def _probs_of_all(
+    candidate: NetworkCandidate, task: Task, scored: OutOfFold, result: TrainResult
+) -> np.ndarray:
+    """float32 [N, C]: out of fold, or the final model's of rows that no fold held out."""
+    if scored.held_out.all():
+        return scored.probs
+    own = candidate.probs(result, task.dataset)
+    if task.sample_weight is not None:
+        own = as_if_unweighted(task.dataset.given_labels, own, task.sample_weight)
+    return np.where(scored.held_out[:, None], scored.probs, own)
 
 
 def balanced_weight(given_labels: np.ndarray, num_classes: int, weight: np.ndarray | None) -> np.ndarray:

@@ -138,9 +138,7 @@ class Run:
         arrived = yield from Arriving(p_y).wait()
         index = self.rows.ranks.share(np.arange(len(self.rows)))
         self.alternation.decide(index, arrived[index])
-        kept = self.alternation.kept.numpy()
-        self.pruned_at[kept] = -1
-        self.pruned_at[~kept & (self.pruned_at < 0)] = self.epoch
+        self._note_pruned()
 
     def _relabel(self, teacher: Teacher) -> Iterator[bool]:
         """The model so far, in the first epochs that of the round before, says what each row trains under."""
@@ -151,7 +149,11 @@ class Run:
                 teacher.decide(self.probabilities())
         yield True
         yield from teacher.arrive()
-        kept = teacher.kept.numpy()
+        self._note_pruned()
+
+    def _note_pruned(self) -> None:
+        """Since which epoch each row is left out."""
+        kept = self.kept.numpy()
         self.pruned_at[kept] = -1
         self.pruned_at[~kept & (self.pruned_at < 0)] = self.epoch
 
