@@ -104,7 +104,7 @@ def test_cnn8s_dense_layer_can_have_a_penalty_of_its_own():
     gradients[0][dense] += 2 * 0.01 * weight[dense].detach()
     for name in weight:
         torch.testing.assert_close(gradients[1][name], gradients[0][name], rtol=1e-5, atol=1e-6)
-    with pytest.raises(ValueError, match="dense_l2 must be a number of 0 or more; got -1"):
+    with pytest.raises(ValueError, match="dense_l2 must be a finite number of at least 0; got -1"):
         build("cnn8", 10, dense_l2=-1)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from torch import nn
 
-from tolerant.checks import check_seed, unwrap_numbers
+from tolerant.checks import Domain, check_seed, unwrap_numbers
 from tolerant.train.engine.recipe import Precision
 
 TRUNCATED = "truncated-lq"
@@ -52,11 +52,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         unwrap_numbers(self)
-        if self.q != "auto" and not (isinstance(self.q, float | int) and 0 <= self.q <= 1):
+        if self.q != "auto" and self.q not in Domain(0, 1):
             raise ValueError(
                 f"q must be in [0, 1] or 'auto'; got {self.q!r}. For cross entropy use loss='cce'."
             )
-        if self.k != "auto" and not (isinstance(self.k, float | int) and 0 < self.k < 1):
+        if self.k != "auto" and self.k not in Domain(0, 1, open_low=True, open_high=True):
             raise ValueError(f"k must be in (0, 1) or 'auto'; got {self.k!r}.")
         if self.method not in get_args(Method):
             raise ValueError(f"method must be one of {', '.join(get_args(Method))}; got {self.method!r}.")
@@ -68,7 +68,7 @@ class Settings:
             raise ValueError(f"loss must be a name or a loss such as LqLoss(q=0.7); got {self.loss!r}.")
         for name in ("epochs", "batch_size", "lr"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and value not in Domain(0, open_low=True):
                 raise ValueError(f"{name} must be above 0, or None to have it chosen; got {value!r}.")
         if self.class_weight not in ("auto", "balanced", "none"):
             raise ValueError(f"class_weight must be 'auto', 'balanced' or 'none'; got {self.class_weight!r}.")
@@ -77,7 +77,8 @@ class Settings:
     @property
     def of_networks(self) -> list[str]:
         """What is set that only networks have."""
-        found = [name for name in _OF_NETWORKS if getattr(self, name) != _default(name)]
+        # A default stands in the class, unless it is made anew for each: the empty options.
+        found = [name for name in _OF_NETWORKS if getattr(self, name) != getattr(Settings, name, {})]
         return found if self.loss == TRUNCATED else ["loss", *found]
 
     def refuse_of_networks(self) -> None:
@@ -103,8 +104,3 @@ _OF_NETWORKS = (
     "validation_fraction",
     "precision",
 )
-
-
-def _default(name: str) -> Any:
-    (found,) = (each for each in fields(Settings) if each.name == name)
-    return {} if found.default is MISSING else found.default

@@ -23,8 +23,9 @@ def blend(x: Tensor, share: Tensor) -> Tensor:
     >>> blend(torch.tensor([[0.0], [4.0], [8.0]]), torch.tensor([1.0, 0.5, 0.25])).flatten().tolist()
     [0.0, 4.0, 2.0]
     """
-    share = share.view(-1, *[1] * (x.ndim - 1))  # fp32, and so is the sum: bf16 would blend inputs otherwise
-    return (share * x + (1 - share) * x.flip(0)).to(x.dtype)  # than labels
+    # In fp32, whatever x is: shares rounded to bf16 would blend inputs otherwise than labels.
+    share = share.view(-1, *[1] * (x.ndim - 1))
+    return (share * x + (1 - share) * x.flip(0)).to(x.dtype)
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:

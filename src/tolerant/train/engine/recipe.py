@@ -172,6 +172,7 @@ def check_keys(what: str, values: Mapping[str, Any], cls: type) -> None:
             raise ValueError(f"unknown {what} key {key!r}. {hint}")
 
 
+# Fields that the first stored rows do not have.
 _LATER = (
     "nesterov",
     "decay_on",
@@ -182,7 +183,7 @@ _LATER = (
     "mixup",
     "average",
     "test_every",
-)  # than the first stored rows
+)
 
 _LEAST = {"epochs": 1, "batch_size": 2, "score_every": 0, "test_every": 1}
 _NUMBERS = {

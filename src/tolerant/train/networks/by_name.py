@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from tolerant.checks import check_num_classes, check_whole, is_whole
+from tolerant.checks import Domain, check_num_classes, check_whole, is_whole
 from tolerant.hints import did_you_mean
 from tolerant.train.model_state import seeded
 from tolerant.train.networks.fast import FastNet
@@ -120,8 +120,7 @@ def cnn8(
     """
     if dense not in get_args(DenseEnd):
         raise ValueError(f"dense must be one of {', '.join(get_args(DenseEnd))}; got {dense!r}.")
-    if isinstance(dense_l2, bool) or not (isinstance(dense_l2, (int, float)) and 0 <= dense_l2 < math.inf):
-        raise ValueError(f"dense_l2 must be a number of 0 or more; got {dense_l2!r}.")
+    Domain(0).check("dense_l2", dense_l2)
     in_channels, height, width = shape
     layers: list[nn.Module] = []
     for before, after in ((in_channels, 64), (64, 128), (128, 196)):

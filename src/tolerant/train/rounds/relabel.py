@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tolerant.checks import check_whole, unwrap_numbers
+from tolerant.checks import Domain, check_whole, unwrap_numbers
 from tolerant.train.engine.device import Arriving
 from tolerant.train.engine.mixup import one_hot
 
@@ -42,6 +42,7 @@ _TEMPERATURES = tuple(2.0 ** (half / 2) for half in range(-4, 5))  # 0.25 to 4
 # A model that names the given label of a row no oftener than this, in the mean over classes and between
 # guessing (0) and always (1), has learnt nothing that it could teach.
 _LEAST_AGREEMENT = 0.05
+_SHARE = Domain(0, 1, open_high=True)
 _LEAST_OF_CLASS = 0.25  # of the rows given as a class; with fewer under its label they keep their own
 
 
@@ -72,9 +73,7 @@ class Relabel:
         if not isinstance(self.soft, bool):
             raise ValueError(f"soft must be true or false; got {self.soft!r}.")
         for name in ("sure", "carry"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value < 1):
-                raise ValueError(f"{name} must be in [0, 1); got {value!r}.")
+            _SHARE.check(name, getattr(self, name))
 
     def due(self, epoch: int) -> bool:
         """Whether to decide before ``epoch``, counted from 0."""
