@@ -88,7 +88,7 @@ class Domain:
 
 
 def check_num_classes(value: Any) -> int:
-    """At least two classes."""
+    """A number of classes: a whole number of at least two."""
     return check_whole(value, "num_classes", least=2)
 
 
@@ -182,7 +182,7 @@ def check_labels(
 
 
 def check_rows(inputs: Any, labels: NDArray[np.int64]) -> None:
-    """As many inputs as labels."""
+    """A ValueError unless there are as many inputs as labels."""
     if len(inputs) != len(labels):
         raise ValueError(
             f"inputs must have a row for each label; got {len(inputs)} rows and {len(labels)} labels."

@@ -25,7 +25,7 @@ GROUPS = ("tolerant.losses", "tolerant.readers", "tolerant.extractors")
 
 
 def names(group: str) -> list[str]:
-    """Of what is added; nothing is imported."""
+    """The names of what is added; nothing is imported."""
     return sorted({point.name for point in metadata.entry_points(group=group)})
 
 

@@ -23,14 +23,14 @@ class InputReader:
     """Turns X into a data set, the same way for training and for new rows."""
 
     shape: tuple[int, ...]
-    """Of one row."""
+    """The shape of a row."""
     sparse: bool
     mean: Any = 0.0
     deviation: Any = 1.0
     scale: float = 1.0
-    """Of sparse rows, which stay so: no mean is subtracted."""
+    """What sparse rows are multiplied by; they stay sparse, so no mean is subtracted."""
     own: bool = False
-    """For a classifier of the user's own, which gets X as it is."""
+    """Whether the rows are for a classifier of the user's own, which gets X as it is."""
 
     @classmethod
     def fit(cls, X: Any, *, own: bool = False) -> InputReader:

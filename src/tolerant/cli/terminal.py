@@ -53,5 +53,5 @@ class EndedBy:
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell names it: 143 for SIGTERM, 129 for SIGHUP."""
+        """What a shell would show: 143 for SIGTERM, 129 for SIGHUP; None if no signal has come."""
         return None if self.number is None else 128 + self.number

@@ -34,7 +34,7 @@ def with_label(frame: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_columns(frame: Any, options: Mapping[str, Any]) -> list[str]:
-    """Those without a role."""
+    """The columns without a role."""
     roles = {options.get(role) for role in ("label", "true_label", "id", "group")} | {"label"}
     return [column for column in frame.columns if column not in roles]
 
@@ -125,7 +125,7 @@ def _kind(series: Any, name: str) -> str:
 
 
 def _is_name(word: str) -> bool:
-    """Of a row, a person, a place. Amounts ($1,234, 12 GB) and dates are none: they should be rewritten."""
+    """Whether it names a row, a person or a place. Amounts ($1,234) and dates do not: rewrite those."""
     return bool(_HAS_LETTERS.search(word) and (_ONE_WORD.fullmatch(word) or not _HAS_DIGIT.search(word)))
 
 

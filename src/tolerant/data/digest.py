@@ -32,16 +32,16 @@ def row_digests(inputs: Any) -> np.ndarray:
 
 
 def row_digest(row: Any) -> int:
-    """Of one row: an array, or a text."""
+    """The digest of one row: an array, or a text."""
     text = not isinstance(row, np.ndarray)
     data: Any = str(row).encode("utf-8", "surrogatepass") if text else np.ascontiguousarray(row)
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)
 
 
 def content_digests(dataset: NoisyDataset, index: Iterable[int]) -> list[str]:
-    """Of what a person sees in these rows, a word each: whatever the other rows and the options are.
+    """A digest of what a person sees in each of these rows, whatever the other rows and the options are.
 
-    A picture by its file, a row of a table by its cells (numbers by their value), any other by its inputs.
+    Of a picture its file, of a row of a table its cells (numbers by their value), of any other its inputs.
     """
     rows = np.fromiter(index, np.int64)
     if dataset.files is not None:

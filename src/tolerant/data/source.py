@@ -121,7 +121,7 @@ class Source:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of `load`: split, root, label, id, text, size ..."""
+    """The options of `load`: split, root, label, id, text, size ..."""
     frame: Any = field(default=None, repr=False, compare=False)
     """Its rows, if they are read already."""
 

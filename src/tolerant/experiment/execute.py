@@ -26,7 +26,7 @@ class Finished:
     """What `run` found and did."""
 
     rows: list[Row]
-    """Those of the specs asked for, in their order, as far as they are stored now."""
+    """The rows of the specs asked for, in their order; those that could not be stored are missing."""
     done: int
     failed: list[Outcome]
 

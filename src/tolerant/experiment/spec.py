@@ -49,7 +49,7 @@ class RunSpec:
     transition: TransitionSource = "none"
     """Forward correction with the true matrix, one estimated from a CCE run, or none."""
     anchor_percentile: float | None = None
-    """Of a class's probabilities, where that estimate reads its row; None: 97, above 33 classes 100."""
+    """Which percentile of a class's probabilities the estimate of T reads; None: 97, above 33 classes 100."""
     prune: PruneSchedule | None = None
     rounds: tuple[Round, ...] = ()
     """A method of several trainings; they have losses, pruning and epochs of their own, and the recipe's

@@ -117,7 +117,7 @@ def check_trainable(specs: Iterable[RunSpec]) -> None:
 
 
 def train_rows(dataset: str) -> int | None:
-    """As the card of a data set with a name says; of others it is not known before they are loaded."""
+    """How many rows a set trains on, by its card; None for other sets, which would have to be loaded."""
     return CARDS[dataset].train_rows if dataset in CARDS else None
 
 
@@ -149,7 +149,7 @@ def _check_noise(spec: RunSpec) -> None:
 
 
 def _check_trainable(spec: RunSpec) -> None:
-    """By the job's own checks, with empty rows and with weights that take no memory."""
+    """Run the job's own checks, with rows and weights that take no memory."""
     known_rows = train_rows(spec.dataset)
     num_rows = known_rows or 50_000
     shape = (CARDS[spec.dataset].shape if spec.dataset in CARDS else None) or (32, 32, 3)

@@ -1,11 +1,12 @@
 """From a path to a model: what `tolerant train` and `NoisyLabelClassifier` do with rows nobody has tuned for.
 
-The way of a row: `train_source` reads it into the `corrected_rows`, with what people have corrected, and has
-`learn` make a model and a list of suspects. For that `folds` deals the rows out, and each is scored by models
-fitted to the other folds; if its label is `believed` then, the final model trains on it. What is fitted are
-`classifiers`, or a network (`learn_network`, `candidate`, `out_of_fold`), by the `settings` of the user and,
-for what they leave open, by the `plan` (`network`). `warn_of_classes` tells of those that the
-model never names, and the `run_folder` keeps it all.
+1. `train_source` reads the rows, with what people have corrected in their labels (`corrected_rows`).
+2. `learn` deals the rows into `folds` and scores each with models fitted to the other folds: `classifiers`,
+   or a network (`learn_network`, `candidate`, `out_of_fold`). `doubts` lists the suspects by these scores.
+3. The final model trains on the rows whose label is `believed`.
+4. The `run_folder` keeps it all.
+
+What a user may set is in `settings`; what they leave open, `plan` and `network` choose by the rows.
 """
 
 from tolerant.own_data.learned import Learned

@@ -28,10 +28,7 @@ _SMALL_ROW = 2048  # cells
 
 @dataclass(frozen=True)
 class NetworkCandidate:
-    """A network to be fitted to rows with sample weights, and then asked for probabilities of any rows.
-
-    Of whatever is fitted, `learn` and `out_of_fold` ask `plan`, `fit`, `fit_each` and `probs` alone.
-    """
+    """A network to be fitted to rows with sample weights, and then asked for probabilities of any rows."""
 
     settings: Settings
     device: torch.device

@@ -33,11 +33,11 @@ class CorrectedRows:
     corrections: tuple[str | os.PathLike[str], ...]
     """The files, oldest first."""
     corrected: CorrectedLabels
-    """Of the rows of `dataset`."""
+    """What people have decided about the rows of `dataset`."""
     dropped: np.ndarray
     """int64: the places in the source of the rows that a person has dropped."""
     label_digest: str
-    """Of the labels in the source, whatever has been corrected."""
+    """A digest of the labels in the source, before any correction."""
 
     @classmethod
     def read(

@@ -23,17 +23,18 @@ def find_doubts(
     of_true: bool = False,
     **options: Any,
 ) -> Suspects:
-    """`find_suspects` of moved predictions; noise rate and transition are those of the predictions before.
+    """`find_suspects` for predictions that `temper` moved towards rare classes, by ``prior`` and ``tau``.
 
-    Moved ones rank better, but rows between two classes seem to be wrong more often than they are: out of
-    fold on 27 noisy sets the interval of the rate held the share that was drawn in 20 of them, and in 25 with
-    the predictions before. ``prior`` and ``tau`` are those of `temper`.
+    The ranking is by the moved predictions, which rank better. Noise rate and transition are by those before
+    the move: moved ones make rows between two classes look wrong more often than they are. (Out of fold on 27
+    noisy sets, the rate's interval held the share that was drawn in 25; by moved predictions in 20.)
 
-    ``of_true``: they are of models that relabel rows, and so meant of true classes. How sure these may be
-    is told by the given labels only if a label is as often wrong on hard rows as on easy ones, and people err
-    on the hard ones: then too few labels seem wrong. So the interval ends where it does for the same
-    predictions, only as sure as they are right of GIVEN labels. (Features of photographs that no benchmark
-    reports, labels by people and drawn ones: so it held the truth in 9 of 9 sets, without in 5.)
+    ``of_true``: the models relabel rows, so their predictions are meant as probabilities of true classes. The
+    given labels tell how sure these may be only if hard rows are mislabelled as often as easy ones. But
+    people err on hard rows, and then too few labels look wrong. So the interval reaches at least as high as
+    for the same predictions made only as sure as they are right of GIVEN labels. (Features of photographs
+    that no benchmark reports, labels by people and drawn ones: so the interval held the truth in 9 of 9 sets,
+    without this in 5.)
     """
     found = find_suspects(given_labels, probs, **options)
     before = found
@@ -47,7 +48,7 @@ def find_doubts(
 
 
 def _as_sure_as_of_given(given_labels: np.ndarray, probs: np.ndarray) -> np.ndarray:
-    """The power of at most 1 of these predictions under which the given labels are likeliest."""
+    """These predictions, made less sure: raised to the power under which the given labels are likeliest."""
     rows = np.arange(len(given_labels))
 
     def likelihood(power: float) -> float:

@@ -13,9 +13,10 @@ from tolerant.train.rounds.round import Round
 
 _LONGER = 2  # times the epochs: blended rows are never seen twice alike
 _AVERAGED = 3  # epochs over which the weights are averaged
-# A blend of two pictures shows both; one of two customers, half of each town, is a row that cannot be. (A
-# made-up table, 30 % wrong, one seed apart from the reported ones: 83.3 % right with 1, 86.8 with 0.2, 86.5
-# without; pruning 85.1. Digits: 98.1 with 1, 97.5 with 0.2; 95.8.)
+# A blend of two pictures shows both. A blend of two customers, half of each town, is a row that cannot exist,
+# so rows of tables are blended little. (A made-up table, 30 % wrong, one seed that is not among the reported
+# ones: 83.3 % right with 1, 86.8 with 0.2, 86.5 without; pruning 85.1. Digits: 98.1 with 1, 97.5 with 0.2;
+# pruning 95.8.)
 _MIXUP_OF_PICTURES, _MIXUP = 1.0, 0.2
 
 

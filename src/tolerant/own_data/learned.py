@@ -52,10 +52,10 @@ class Learned:
     """int64 [N]: the label that a row was trained under, its own where it is not `kept`; None where the
     method changes no label."""
     doubt_prior: np.ndarray | None = None
+    """With `doubt_tau`: how `probs` were moved towards rare classes (`tolerant.own_data.doubts`)."""
     doubt_tau: float = 0.0
     doubt_of_true: bool = False
-    """By what `probs` were moved towards rare classes, and whether they are meant of true classes
-    (`tolerant.own_data.doubts`)."""
+    """Whether `probs` are meant as probabilities of true classes, not of given labels."""
 
     def predict(self, rows: NoisyDataset) -> np.ndarray:
         """float32 [N, C]: what the final model says of any rows."""
@@ -65,14 +65,14 @@ class Learned:
 
     @property
     def result(self) -> TrainResult:
-        """Of a network."""
+        """What the training of a network ended with; a TypeError for classifiers."""
         if not isinstance(self.fitted, TrainResult):
             raise TypeError(f"{self.fitted.name} is not a network, which alone has a result of epochs.")
         return self.fitted
 
     @property
     def training(self) -> Job:
-        """Of a network."""
+        """The job that trained a network; a TypeError for classifiers."""
         if self.job is None:
             raise TypeError(f"{self.name} is not a network, which alone has a job.")
         return self.job

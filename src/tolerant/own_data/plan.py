@@ -63,11 +63,12 @@ def make_job(
 
 
 def _default_q(dataset: NoisyDataset, *, tuned: bool = False) -> float:
-    """`choose_q`; at most 0.3 for photographs too few for a network that starts from nothing, not ``tuned``.
+    """`choose_q`; at most 0.3 for few photographs, unless the network was pretrained (``tuned``).
 
-    All their rows are hard, and L_q learns hard rows slowly. 2,000 rows of CIFAR-10, 40 % noise, 30 epochs,
-    means of nine seeds (50 to 55 and 20 to 22, whose default was 0.7, in pictures_cpu.jsonl) at 0.3, at 0.7
-    and of cross entropy: class-dependent 43.7, 41.4, 44.4 %; uniform 44.7, 44.5, 44.0 %.
+    To a network that starts from nothing all their rows are hard, and L_q learns hard rows slowly. 2,000 rows
+    of CIFAR-10, 40 % noise, 30 epochs, mean accuracy of nine seeds (50 to 55, and 20 to 22, where 0.7 was the
+    default; pictures_cpu.jsonl) with q = 0.3, with 0.7, and with cross entropy:
+    class-dependent noise 43.7, 41.4 and 44.4 %; uniform noise 44.7, 44.5 and 44.0 %.
     """
     q = choose_q(dataset.num_classes)
     few = has_photographs(dataset) and len(dataset) < _FEW_PHOTOGRAPHS and not tuned

@@ -22,7 +22,7 @@ from tolerant.suspects import Suspects
 Probs = Callable[[NoisyDataset], np.ndarray]
 _MOST_TEXTS, _MOST_ROWS = 1_500, 20_000  # that the model is asked of: less than a second
 _MOST_WORDS = 40  # of a text
-_MOST_COLUMNS = 2_000  # of a table: of 100,000 one row without each in turn would take 37 GiB
+_MOST_COLUMNS = 2_000  # of a table; with 100,000, one row without each of them in turn would take 37 GiB
 _MOST_TO_KNOW = 1_000  # rows of a class that tell what is usual in it
 _MOST_REASONS = 3
 _LEAST = 0.1  # of the log-odds: less changes nobody's mind
@@ -32,7 +32,7 @@ _WORD = re.compile(r"\w[\w'’-]*")
 def find_reasons(
     probs: Probs, dataset: NoisyDataset, encoder: InputEncoder, suspects: Suspects
 ) -> list[list[Reason]]:
-    """Of the first suspects, what speaks most for the suggestion against the given label.
+    """What speaks most for the suggestion and against the given label, for the first suspects.
 
     ``probs`` are those of the model for trainable rows; ``dataset`` holds texts as texts. Pictures, and rows
     that are features, have none: there neighbours are shown. Nor have rows of very many columns.
@@ -102,7 +102,7 @@ class _Block:
 
 
 def _blocks(dataset: NoisyDataset) -> dict[str, _Block]:
-    """By the names of the columns."""
+    """Where the features of each column lie, by its name."""
     if dataset.encoder is None:
         return {
             f"feature {number + 1}": _Block(slice(number, number + 1), is_category=False)

@@ -15,15 +15,15 @@ from tolerant.extras import extra
 
 _LEAST_ROWS, _MOST_ROWS, _FOLDS = 300, 5000, 3
 _LEAVES_A_CLASS = 3
-# Of TREC's questions such a tree misses fewer labels by rules, and more than a third of the true ones.
+# On TREC's questions such a tree misses fewer of the labels by rules, and over a third of the true ones.
 _MOST_MISSED = 0.06
 _OF_THE_REST = 0.2  # and of the rows outside the largest class: to guess that class is no rule
 
 
 def made_by_rules(texts: Inputs, given_labels: np.ndarray) -> bool:
-    """Whether a tree of three leaves a class, which asks for one word or two in a row each, tells the labels.
+    """Whether a tree with three leaves a class, which asks for words and pairs, tells nearly every label.
 
-    Of at most 5,000 texts, each by a tree that has not seen it; of fewer than 300, nothing is said.
+    Looked at are at most 5,000 texts, each by a tree that has not seen it; fewer than 300 are too few.
     """
     index = np.random.default_rng(0).permutation(len(texts))[:_MOST_ROWS]
     given = given_labels[index]

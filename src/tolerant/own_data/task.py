@@ -26,7 +26,7 @@ class Task:
 
     @property
     def first_labels(self) -> np.ndarray:
-        """As they were before people corrected some."""
+        """The labels as they were before people corrected some."""
         return self.dataset.given_labels if self.original_labels is None else self.original_labels
 
     def believed(self, by_folds: np.ndarray) -> np.ndarray:

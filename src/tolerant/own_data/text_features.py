@@ -30,10 +30,10 @@ class Agreements:
 
 
 def agreements(dataset: NoisyDataset, extractor: Extractor) -> Agreements:
-    """Of at most 2,000 texts, by logistic regression on TF-IDF, on the features, and by the mean of the two.
+    """Ask at most 2,000 texts: logistic regression on TF-IDF, on the features, and the mean of the two.
 
-    No true label is needed: of two models that did not train on a row, the one that more often says what a
-    person said of it has learnt more.
+    No true label is needed: of two models that did not train on a row, the one that gives its label more
+    often has learnt more.
     """
     index = np.sort(np.random.default_rng(0).permutation(len(dataset))[:_ROWS])
     texts, given = np.asarray(dataset.inputs)[index], dataset.given_labels[index]

@@ -12,7 +12,7 @@ from tolerant.suspects.lost_classes import LEAST_TO_MISS, lost_classes
 
 
 def warn_of_missing_classes(class_names: Sequence[str], trained: np.ndarray, predicted: np.ndarray) -> None:
-    """Of rare classes that no new row was given, though ten or more would be as many as in training.
+    """Warn of rare classes that no new row was given, where training's share would make ten rows or more.
 
     ``trained`` and ``predicted`` count the rows of each class.
     """
@@ -29,7 +29,7 @@ def warn_of_missing_classes(class_names: Sequence[str], trained: np.ndarray, pre
 
 
 def warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
-    """Of a class with less than half of its share of the rows, and hardly ever predicted, all are listed."""
+    """Warn of rare classes that are hardly ever predicted: all of their rows are listed as suspects."""
     lost = lost_classes(dataset.given_labels, probs.argmax(axis=1), dataset.class_names)
     if lost:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""

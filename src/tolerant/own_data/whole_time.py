@@ -14,7 +14,7 @@ _WORTH_SAYING_S = 60.0
 
 
 class WholeTime(Callback):
-    """For the first of ``trainings`` that take about as long each."""
+    """A callback for the first of several ``trainings`` that take about as long each."""
 
     def __init__(self, say: Say, trainings: float) -> None:
         self._say, self._trainings = say, trainings

@@ -20,7 +20,7 @@ CONFIDENCE = 0.95
 
 
 def data_set_title(name: str) -> str:
-    """As the card of a published set says, else the name itself."""
+    """The title on the card of a published set; any other set by its name."""
     return CARDS[name].title if name in CARDS else name
 
 
@@ -85,7 +85,7 @@ class Line:
     rate: float
     method: str
     title: str
-    """Of the method, as the paper calls it."""
+    """What the paper calls the method."""
     rule: str
     paper: Summary | None
     ours: dict[str, Summary]

@@ -107,7 +107,7 @@ def finish_axis(
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:
-    """As a PNG file; where it lies."""
+    """Save the figure as a PNG file; returns its path."""
     buffer = io.BytesIO()
     # Without the version in its metadata a figure of the same rows is the same file.
     figure.savefig(buffer, format="png", metadata={"Software": None})

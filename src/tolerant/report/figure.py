@@ -178,7 +178,7 @@ class Picture:
     draw: Callable[[Store, Sequence[Row]], Figure]
     experiments: tuple[str, ...]
     shows: str
-    """For those who cannot see it."""
+    """What it shows, in words: for those who cannot see it."""
 
     def rows(self, store: Store, changed: str) -> list[Row]:
         return [row for name in self.experiments for row in select(store, name, changed=changed)]

@@ -41,7 +41,7 @@ class Correction:
     given_label: str | None = None
     decision: str | None = None
     row_digest: str | None = None
-    """Of the row's content (`tolerant.data.digest.content_digests`), as it was when it was reviewed."""
+    """A digest of what the row held when it was reviewed (`tolerant.data.digest.content_digests`)."""
 
 
 @dataclass(frozen=True)

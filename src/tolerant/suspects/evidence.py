@@ -48,7 +48,7 @@ class Evidence:
         return Evidence(*(part[:count] for part in self._parts()))
 
     def padded(self, count: int) -> Evidence:
-        """For a list of ``count`` suspects, of which the last have no evidence."""
+        """The same for a longer list of ``count`` suspects, the last of which have no evidence."""
         more = count - len(self.twin)
         filled = [
             np.concatenate(

@@ -10,9 +10,10 @@ LEAST_TO_MISS = 10  # rows of a class: fewer may go unrecognised by chance
 
 
 def lost_classes(given_labels: np.ndarray, predicted: np.ndarray, class_names: Sequence[str]) -> list[str]:
-    """Those with less than half of their share of the rows, predicted for less than a quarter of these.
+    """The classes that a model has lost, each with its number of rows and of predictions.
 
-    Each with how many rows it has, and for how many it is predicted.
+    A class is lost if it has less than half of an equal share of the rows, and is predicted for less than a
+    quarter of that number.
 
     >>> given = np.repeat([0, 1], [80, 20])
     >>> lost_classes(given, np.zeros(100, int), ("no", "yes"))

@@ -81,7 +81,7 @@ class OneRate:
         return result
 
     def _most_likely(self, sharp: Matrix) -> OneRate:
-        """With the noise rate under which these labels are most likely, by EM from the present one."""
+        """The model under whose noise rate these labels are most likely, by EM from the present rate."""
         model = self
         for _ in range(_MOST_ITERATIONS):
             # Not quite 0 and not quite 1, so that every label stays possible however sure the model is.

@@ -35,20 +35,25 @@ _VAGUE = 0.2  # an interval wider than that is told without its estimate
 class RateInterval:
     """An estimated noise rate, and between which values it may lie.
 
-    `estimate` is told by the rows that the model is surest of (:mod:`tolerant.suspects.anchors`). It takes
-    for granted that every class has rows which are surely of it. Where it has none, because the model is weak
-    or classes overlap, hard rows count as wrong labels and the estimate is too high; where easy rows have
-    fewer wrong labels than hard ones, as with labels by people, it is too low. By how much, predictions alone
-    cannot tell; what they tell is how many more rows look like another class than the estimate explains. If
-    these are few beside the estimate, the interval reaches 0.2 of their share to either side; if they are as
-    many, all of it. If they are half as many, it reaches half of their share above, where the rate is if
-    people erred on hard rows, and a quarter below. A model too sure of itself shows fewer: below, they are
-    also held against the rows that the model itself expects to take for a wrong class; and twice the
-    difference of two estimates is added, with and without unmixing.
-    Both ends are widened by the sampling error at `level`. It is that of the share of THESE labels: how far
+    The `estimate` comes from the rows that the model is surest of (:mod:`tolerant.suspects.anchors`). It
+    takes for granted that every class has rows which are surely of it. Where a class has none, because the
+    model is weak or classes overlap, hard rows count as wrong labels and the estimate is too high. Where easy
+    rows have fewer wrong labels than hard ones, as with labels by people, it is too low.
+
+    By how much it is off, predictions alone cannot tell. They do tell how many MORE rows look like another
+    class than the estimate explains. With r, their share divided by the estimate (1 at most), the interval
+    reaches
+
+    - above: r times that share, where the rate is if people erred on hard rows;
+    - below: r squared times that share. A model too sure of itself shows fewer such rows, so below they are
+      also held against the rows that the model itself expects to take for a wrong class. To this is added
+      twice the difference between the estimates with and without unmixing;
+    - either way at least 0.2 times that share.
+
+    Both ends are then widened by the sampling error at `level`, that of the share of THESE labels: how far
     the estimate moves, from one resample of the rows to another, against the share of rows that look like
-    another class. So a model that separates the classes has a narrow interval; with one that is not sure of
-    its choices, or knows no more than how frequent each label is, it starts at 0.
+    another class. So a model that separates the classes has a narrow interval. With a model that is not sure
+    of its choices, or knows no more than how frequent each label is, the interval starts at 0.
 
     results/bench/rate_families.jsonl has estimates and intervals beside the drawn rates, and cleanlab's.
 
@@ -88,15 +93,13 @@ def rate_interval(
 ) -> RateInterval:
     """How many of these labels are wrong, as far as the predictions can tell.
 
-    ``share``: that these rows are of all that the rate is of, from which they were drawn.
-
-    ``anchors`` are those of the same rows; None for a `OneRate` model, which knows the rate itself.
-
-    With ``counted`` [N] how many of those. The others a person has reviewed, who found the labels
-    ``known_wrong`` [N] among them to be so.
-
-    Rows of one of the ``groups`` were labelled together, so they are resampled together: a thousand rows of
-    ten groups tell no more about the noise rate than ten labels.
+    Args:
+        anchors: those of the same rows; None for a `OneRate` model, which knows the rate itself.
+        groups: [N], rows that were labelled together, so they are resampled together: a thousand rows of ten
+            groups tell no more about the noise rate than ten labels.
+        counted: bool [N], the rows that the rate is of. The others a person has reviewed.
+        known_wrong: bool [N], the labels among these that the person found to be wrong.
+        share: if these rows were drawn from more, their share of them.
     """
     num_rows = len(given)
     group = np.arange(num_rows) if groups is None else np.unique(groups, return_inverse=True)[1]
@@ -148,7 +151,7 @@ def rate_interval(
 def _standard_error(
     statistic: Callable[[Index], float], group: NDArray[np.int64], generator: np.random.Generator
 ) -> float:
-    """Of a function of row numbers, by resamples of whole groups."""
+    """The standard error of a function of row numbers, by resamples of whole groups."""
     members = np.split(np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1])
     # As many groups as have _RESAMPLE_ROWS rows, on average.
     num_drawn = max(1, round(len(members) * min(1.0, _RESAMPLE_ROWS / len(group))))

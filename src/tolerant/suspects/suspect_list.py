@@ -63,7 +63,7 @@ class Suspects:
     evidence: Evidence | None = None
     """What the suspects' neighbours say; None where rows are not features in which near means alike."""
     num_reviewed: int = 0
-    """Of the N rows, those whose label a person has decided. They are never listed."""
+    """How many of the N rows a person has decided. They are never listed."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -82,7 +82,7 @@ class Suspects:
 
     @property
     def num_kept(self) -> int:
-        """Of the N rows, those that training kept."""
+        """How many of the N rows training kept."""
         return self.num_rows if self.kept_share is None else round(self.kept_share * self.num_rows)
 
     @property

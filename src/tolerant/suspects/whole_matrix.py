@@ -47,7 +47,7 @@ class WholeMatrix:
         return _expected_wrong(self._by_label(given_labels, probs), self.transition)
 
     def log_likelihood(self, given_labels: Labels, probs: Probs) -> float:
-        """Of these labels."""
+        """The log likelihood of these labels."""
         return _log_likelihood(self._by_label(given_labels, probs), self.transition)
 
     def log_odds_right(self, given_labels: Labels, probs: Probs) -> Matrix:
@@ -100,7 +100,7 @@ def _most_likely(by_label: list[Matrix], transition: Matrix) -> Matrix:
 
 
 def _log_likelihood(by_label: list[Matrix], transition: Matrix) -> float:
-    """Of the given labels, from the sharpened predictions that carry each."""
+    """The log likelihood of the given labels, from the sharpened predictions that carry each."""
     return sum(float(np.log(sharp @ transition[:, label]).sum()) for label, sharp in enumerate(by_label))
 
 

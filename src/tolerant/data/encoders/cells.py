@@ -90,7 +90,7 @@ def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
 
 
 def not_numbers(words: list[str], series: Any) -> list[str]:
-    """Those of the words of a column that cannot be read as a number."""
+    """The words of a column that cannot be read as a number."""
     numbers = _read_numbers(np.array(words, object), series)
     return [word for word, number in zip(words, numbers, strict=True) if np.isnan(number)]
 

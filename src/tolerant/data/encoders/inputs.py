@@ -34,7 +34,7 @@ class InputEncoder:
 
     kind: Kind
     shape: tuple[int, ...]
-    """Of one row as the model gets it."""
+    """The shape of a row as the model gets it."""
     class_names: tuple[str, ...]
     encoder: TableEncoder | None = None
     text: TextEncoder | None = None
@@ -42,9 +42,9 @@ class InputEncoder:
     picture_shape: tuple[int, ...] | None = None
     """(height, width, channels) of the pictures that the extractor was given."""
     at_most: int | None = None
-    """That of `load`."""
+    """How many pixels a side pictures may have (`tolerant.data.load`)."""
     characters: CharacterEncoder | None = None
-    """Of texts, beside their words."""
+    """What makes columns of runs of characters, beside those of words."""
 
     @classmethod
     def fit(
@@ -56,9 +56,10 @@ class InputEncoder:
         with_characters: bool = False,
         with_words: bool = False,
     ) -> InputEncoder:
-        """For the rows to train on; ``with_characters``: texts have columns of characters too.
+        """Learn from the rows to train on how they become inputs.
 
-        ``with_words``: an extractor of texts gives its features beside both, not instead of them.
+        ``with_characters``: texts have columns of runs of characters, too. ``with_words``: an extractor of
+        texts gives its features beside words and characters, not instead of them.
         """
         kind, names, shape = dataset.kind, dataset.class_names, tuple(map(int, dataset.inputs.shape[1:]))
         size = 0 if extractor is None else extractor(dataset.inputs[np.arange(1)]).shape[-1]

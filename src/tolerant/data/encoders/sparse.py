@@ -40,7 +40,7 @@ class SparseRows:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Of columns that belong together: those of words, of characters, of meaning."""
+        """The names of the groups of columns: words, characters, meaning."""
         return tuple(name for name in self._parts if name)
 
     def part(self, name: str) -> Any:
@@ -80,7 +80,7 @@ class SparseRows:
 
     @property
     def digests(self) -> np.ndarray:
-        """For `tolerant.data.digest.row_digests`, from what is stored: no row is made dense."""
+        """What `tolerant.data.digest.row_digests` asks for, made without a dense row."""
         matrix = self.matrix
         cells = np.empty(matrix.nnz, [("column", np.int64), ("value", np.float32)])
         cells["column"], cells["value"] = matrix.indices, matrix.data

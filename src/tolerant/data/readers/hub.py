@@ -79,7 +79,7 @@ def _pick(name: str, what: str, wanted: str | None, there: Mapping[str, Any], us
 
 
 def _parquets(folder: Path) -> list[Path]:
-    """As hubs lay them out, at most a configuration and a split deep."""
+    """The Parquet files below a folder, where hubs put them: at most a configuration and a split deep."""
     found = (file for below in ("*", "*/*", "*/*/*") for file in folder.glob(f"{below}.parquet"))
     return sorted(file for file in found if not file.name.startswith((".", "_")))
 

@@ -31,7 +31,7 @@ class Cluster:
     """Which Ray, and how much of it a run takes."""
 
     address: str | None = None
-    """Of a running cluster; by default RAY_ADDRESS, else a Ray of this machine that ends with the grid."""
+    """Where a cluster runs; by default RAY_ADDRESS, else a Ray of this machine that ends with the grid."""
     cpus: float = 1.0
     gpus: float | None = None
     """0.25: four runs share one. None: one where the cluster has any and the device is not "cpu"."""
@@ -136,7 +136,7 @@ class _Epochs:
 
 @contextmanager
 def _connected(cluster: Cluster) -> Iterator[Any]:
-    """As `connected`; a new Ray of this machine must have what a run asks for."""
+    """`connected`, after a check that a new Ray of this machine has what a run asks for."""
     there = extra("ray", install="ray").is_initialized()
     new = not (there or cluster.address or os.environ.get("RAY_ADDRESS"))
     with connected(cluster.address, object_bytes=100 << 20) as ray:  # rows are kilobytes

@@ -10,7 +10,7 @@ from tolerant.own_data.run_folder import SavedRun
 
 
 def model_card(run: SavedRun, dataset: NoisyDataset, file: str) -> str:
-    """Of an exported model; ``dataset``: what the run was trained on."""
+    """The model card of an exported model, in Markdown; ``dataset``: what the run was trained on."""
     spec, encoder, suspects = run.spec, run.encoder, run.suspects(dataset)
     rate, names = suspects.noise_rate, encoder.class_names
     shape = ", ".join(map(str, encoder.picture_shape or encoder.shape))

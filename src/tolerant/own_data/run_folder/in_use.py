@@ -23,10 +23,10 @@ _GONE = ".gone"
 
 @contextmanager
 def using(folder: str | os.PathLike[str], reads: Sequence[str | os.PathLike[str]] = ()) -> Iterator[None]:
-    """Whatever is written to a run folder is written within this; a ValueError if another is at it.
+    """Hold the right to write to a run folder: whatever writes there does it within this block.
 
-    Likewise if one of the files that the caller ``reads`` would be taken for one of a run. Where nothing is
-    written, a folder that was not there before is gone again.
+    A ValueError if another process holds it, or if one of the files that the caller ``reads`` would be
+    overwritten. A folder that was made for this is removed again if nothing is written to it.
     """
     folder = Path(folder)
     for name in FILES:
@@ -104,7 +104,7 @@ def remove_checkpoints(folder: Path, which: Callable[[Path], bool] = lambda of_a
 
 
 def remove_finished_checkpoints(folder: Path) -> None:
-    """Those of the run that lies here, unless the same one is being trained anew and was stopped."""
+    """Remove the checkpoints of the run that lies here, unless they are newer: then it is trained anew."""
     with suppress(OSError):
         written = (folder / "spec.json").stat().st_mtime
         remove_checkpoints(
@@ -141,7 +141,7 @@ def _at_work(checkpoints: Path) -> bool:
 
 
 def _fingerprint(folder: Path) -> str | None:
-    """Of the finished run in this folder."""
+    """The fingerprint of the finished run in this folder; None if there is none."""
     with suppress(ValueError, OSError):
         spec = read_json(folder / "spec.json")
         found = spec.get("fingerprint") if isinstance(spec, dict) else None

@@ -69,7 +69,7 @@ class SavedRun:
     encoder: InputEncoder
     model: Network | Committee
     audit: dict[str, np.ndarray]
-    """Of every row, what `audit.safetensors` holds."""
+    """What `audit.safetensors` holds: arrays by name, with an entry for every row."""
 
     @property
     def title(self) -> str:

@@ -85,7 +85,7 @@ def save_run(
 
 
 def _digest(fingerprint: str, learned: Learned) -> str:
-    """Of what was trained and what came out: the same training gives the same, and no other does."""
+    """A digest of what was trained and what came out: only the same training gives the same one."""
     return hashlib.sha256(fingerprint.encode() + learned.probs.tobytes()).hexdigest()[:32]
 
 

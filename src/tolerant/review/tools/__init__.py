@@ -21,7 +21,7 @@ WRITERS: dict[str, Callable[[Path, SuspectRows], str]] = {
     "argilla": argilla.write,
     "datasets": hub_rows.write,
 }
-"""By name; each writes into a folder and returns what to do with it there."""
+"""By the name of the tool: writes into a folder, and returns what to do with it there."""
 
 
 def decisions_of(content: Any) -> list[Decision] | None:

@@ -41,7 +41,7 @@ def write(folder: Path, suspects: SuspectRows) -> str:
 
 
 def decisions(path: Path) -> list[dict[str, Any]]:
-    """Of a Parquet file with the columns id and new_label."""
+    """The rows of a Parquet file, which must have the columns id and new_label."""
     parquet = extra("pyarrow.parquet")
     try:
         names = parquet.read_schema(path).names

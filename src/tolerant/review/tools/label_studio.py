@@ -75,7 +75,7 @@ def write(folder: Path, suspects: SuspectRows) -> str:
 
 
 def is_export(content: Any) -> bool:
-    """Of whole tasks, or of its short form, whose keys are those of `write` and its questions."""
+    """Whether it is an export of whole tasks (JSON), or of the short form (JSON-MIN)."""
     if not isinstance(content, list) or not content or not isinstance(content[0], dict):
         return False
     return ("annotations" in content[0] and "data" in content[0]) or {"row_id", "annotation_id"} <= content[

@@ -60,21 +60,21 @@ class SuspectRows:
         return None if any(isinstance(p, StoredPicture) for p in places) else [*map(os.path.abspath, places)]
 
     def pictures(self) -> list[str]:
-        """As data URIs."""
+        """The pictures as data URIs."""
         return thumbnails(self.dataset, self.suspects.index, PICTURE_PIXELS)
 
     def encoded_pictures(self) -> list[bytes]:
-        """As WebP files."""
+        """The pictures as the bytes of WebP files."""
         return [base64.b64decode(uri.partition(",")[2]) for uri in self.pictures()]
 
     def texts(self) -> list[str]:
-        """Of texts their words; of a table its cells, a line each."""
+        """The text of each suspect; a row of a table as its cells, a line each."""
         if self.dataset.kind == "text":
             return [str(text) for text in self.dataset.inputs[self.suspects.index]]
         return ["\n".join(f"{name}: {value}" for name, value in row.items()) for row in self.cells()]
 
     def cells(self) -> list[dict[str, Any]]:
-        """Of a table, by column; of bare numbers, by their place."""
+        """The cells of each suspect by column, or by place where the columns have no names."""
         index = self.suspects.index
         if self.dataset.cells is not None:
             return [plain(row) for row in self.dataset.cells.iloc[index].to_dict("records")]

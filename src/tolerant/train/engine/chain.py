@@ -43,7 +43,7 @@ class Chain:
 
     @property
     def epoch(self) -> int:
-        """Of all rounds together, like the records' own."""
+        """The number of the epoch, counted over all rounds, as in the records."""
         return len(self._before) + self._run.epoch
 
     @property

@@ -92,7 +92,7 @@ class Rows:
         return self._ready(raw, {name: d[index] for name, d in self.draws.items()})
 
     def read_ahead(self, order: Tensor, size: int) -> Iterator[Tensor]:
-        """For rows that are not resident: those of ``order``, ``size`` at a time."""
+        """The rows ``order``, ``size`` at a time, read ahead; for rows that are not resident."""
         return stream(self._inputs, order, size, self.device)
 
     def in_order(self, size: int, ranks: Ranks | None = None) -> Iterator[tuple[slice, Tensor]]:

@@ -50,11 +50,11 @@ class Before:
     """What a round is left by the one before it."""
 
     number: int
-    """Of the round, the first being 0."""
+    """The number of the round that begins; the first is 0."""
     probs: Tensor
     """float32 (N, C): what the model before says of the training rows."""
     weights: Mapping[str, Tensor] | None = None
-    """Of that model, for a network that goes on from it."""
+    """The weights of that model, for a network that goes on from it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -29,9 +29,9 @@ class Splits:
     validation: Rows | None
     test: Rows | None
     given_labels: np.ndarray
-    """Of the training rows."""
+    """int64, by training row."""
     true_labels: np.ndarray | None
-    """Of the training rows, where they are known."""
+    """int64, by training row; None where they are not known."""
 
     @property
     def wrong(self) -> np.ndarray | None:

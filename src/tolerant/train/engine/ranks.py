@@ -9,10 +9,13 @@ so a step is that of one process with the same batch. Rows to be scored are shar
 counted once. Rank 0 alone writes checkpoints, shows progress and tells callbacks; all ranks read the
 checkpoint, so the folder must be one that all see. ``torchrun --max-restarts`` goes on from it.
 
-Apart from the order of additions a run differs from that of one process in this only: batch norm sees the
-rows of its rank (running statistics are averaged after each epoch, and a last batch of less than two rows a
-rank joins the one before it), dropout draws by rank, mixup blends rows of one rank, and a loss with class
-weights divides by the weights of its rank's rows. Steps are not replayed as CUDA graphs.
+Steps are not replayed as CUDA graphs. Apart from the order of additions, a run differs from that of one
+process only in what sees the rows of one rank alone:
+
+- batch norm (running statistics are averaged after each epoch, and a last batch of less than two rows a rank
+  joins the one before it);
+- dropout, which draws by rank, and mixup, which blends rows of one rank;
+- a loss with class weights, which divides by the weights of its rank's rows.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def chosen_weights(run: Run) -> tuple[int, dict[str, Tensor]]:
 
 
 def make_result(run: Run) -> TrainResult:
-    """Of a run that has come to its end."""
+    """The result of a run that has come to its end."""
     chosen, weights = chosen_weights(run)
     model = run.job.build_model()
     copy_into({**dict(model.named_parameters()), **dict(model.named_buffers())}, weights)

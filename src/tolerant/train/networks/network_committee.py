@@ -26,7 +26,7 @@ class NetworkCommittee(nn.Module):
 
     @property
     def lr_scales(self) -> dict[str, float]:
-        """As of `Pretrained`, of those members that have them."""
+        """The `lr_scales` of the members, for those that have some (`Pretrained`)."""
         members = ((place, getattr(each, "lr_scales", {})) for place, each in enumerate(self.networks))
         return {f"networks.{place}.{name}": scale for place, own in members for name, scale in own.items()}
 

@@ -43,7 +43,7 @@ class Pretrained(nn.Module):
 
     @property
     def lr_scales(self) -> dict[str, float]:
-        """By name of a parameter, by how much its learning rate differs; the others have the recipe's."""
+        """The factor on the learning rate of some parameters, by name; the others have the recipe's rate."""
         return {f"body.{name}": _BODY_LR for name, _ in self.body.named_parameters()}
 
     def forward(self, pixels: Tensor) -> Tensor:

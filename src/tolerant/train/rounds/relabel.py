@@ -32,9 +32,9 @@ from tolerant.checks import Domain, check_whole, unwrap_numbers
 from tolerant.train.engine.device import Arriving
 from tolerant.train.engine.mixup import one_hot
 
-# Of the rows taken for a class, whose labels are counted. Of the surest quarter people have mislabelled fewer
-# than of the others, and of rows that the model was taught it is surest where it agrees; the least sure are
-# of other classes.
+# The share of the rows taken for a class whose labels are counted, the surest first. Not fewer: people
+# mislabel less of the surest quarter than of the others, and a model is surest where it agrees with what it
+# was taught. Not all: the least sure rows are of other classes.
 _SUREST = 0.7
 _FIRST_RIGHT = 0.6  # of labels, before anything is known
 _LEAST_P = 1e-6  # a model that rules out a class altogether is not believed
@@ -62,7 +62,7 @@ class Relabel:
     soft: bool = True
     """Rows train under the probabilities of all labels; otherwise under the most probable label alone."""
     sure: float = 0.7
-    """Of labels that are not soft: rows whose most probable one is less probable than this are left out."""
+    """Where labels are not soft: a row whose most probable label is less probable than this is left out."""
     carry: float = 0.5
     """How much of the last decision's probabilities counts in the next: one epoch's mood decides nothing."""
 
@@ -133,7 +133,7 @@ class Teacher:
 
     @property
     def relabelled_fraction(self) -> float:
-        """Of all rows, those whose most probable label is another one than the given."""
+        """The share of rows whose most probable label is not the given one."""
         return float((self.labels_on_host != self._given_on_host).double().mean())
 
     def _fixed(self, probs: Tensor, post: Tensor, given: Tensor) -> Tensor:
