@@ -81,6 +81,56 @@ def test_numbers_that_differ_in_every_row_are_learnt_from(frame, tmp_path):
     assert found == {"id": "customer_id"}
 
 
+@pytest.mark.parametrize("name", ["PassengerId", "userID", "rownames", "row number", "subject.id"])
+def test_numbers_called_like_names_of_rows_name_them(frame, tmp_path, name):
+    """Of rows that were drawn from a larger table, so that they do not count."""
+    frame = frame[["age", "label"]].assign(**{name: np.random.default_rng(1).permutation(900)[:200]})
+    assert roles(frame, tmp_path)[0] == {"id": name}
+
+
+def test_the_index_that_pandas_wrote_names_the_rows(frame, tmp_path):
+    frame[["age", "label"]].sample(150, random_state=0).to_csv(tmp_path / "drawn.csv")
+    found = Source(str(tmp_path / "drawn.csv")).with_roles(lambda line: None)
+    assert found.options == {"id": "Unnamed: 0"}
+
+
+def test_a_word_of_many_rows_is_no_name_of_them(frame, tmp_path):
+    frame = frame[["age", "label"]].assign(paid=np.arange(200) * 3, PassengerId=np.arange(200) // 2)
+    assert roles(frame, tmp_path) == ({}, "")
+
+
+def test_a_file_that_is_not_there_is_looked_for(tmp_path):
+    write_table(tmp_path / "customers.csv")
+    for name, hint in (
+        ("custmers.csv", "Did you mean 'customers.csv'?"),
+        ("nothing.parquet", f"There is no nothing.parquet in {tmp_path}"),
+        ("none/customers.csv", f"There is no folder {tmp_path / 'none'}"),
+    ):
+        with pytest.raises(FileNotFoundError) as refused:
+            tolerant("train", tmp_path / name)
+        assert str(refused.value).endswith(f"is not a data set, file or folder. {hint}")
+
+
+def test_a_name_without_a_file_may_be_a_data_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for name, hint in (
+        ("digit", r"Did you mean 'digits'\?"),
+        ("something", "The named ones are fashion-mnist"),
+        ("someone/mails", "On the Hugging Face hub"),
+        ("data/mails", "There is no mails in"),
+    ):
+        with pytest.raises(FileNotFoundError, match=hint):
+            tolerant("train", name)
+
+
+def test_the_text_that_excel_writes_is_read(tmp_path):
+    write_table(tmp_path / "rows.csv")
+    frame = pd.read_csv(tmp_path / "rows.csv")
+    frame.to_csv(tmp_path / "rows.txt", sep="\t", encoding="utf-16", index=False)
+    assert read_frame(tmp_path / "rows.txt").equals(read_frame(tmp_path / "rows.csv"))
+
+
 def test_a_table_with_a_column_of_names_is_trained_and_listed_again(tmp_path):
     write_table(tmp_path / "rows.csv")
     said = tolerant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from importlib import import_module
@@ -35,6 +36,8 @@ def main() -> None:
     open_streams()
     try:
         app = make_app()
+    except KeyboardInterrupt:  # nothing has begun
+        sys.exit(128 + signal.SIGINT)
     except ModuleNotFoundError as missing:
         sys.exit(f"The command line needs {missing.name}: {_INSTALL}")
     warnings.formatwarning = lambda message, *_, **__: f"tolerant: {printable(message)}\n"

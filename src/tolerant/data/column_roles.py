@@ -18,7 +18,11 @@ from tolerant.data.encoders.findings import MAX_CATEGORIES
 from tolerant.data.readers.walk import SUFFIXES as PICTURES
 
 _FILES = ("file_name", "filename", "image", "img", "path")  # what lists of pictures call their column
-_ID_NAME = re.compile(r"(?i)id|key|index|uuid|guid|nr|.+[ _-]id|.+[ _-](key|index)")
+_ID_NAME = re.compile(
+    # The last two: userId and PassengerID, and what pandas calls the index that it wrote.
+    r"(?i:id|key|index|uuid|guid|nr|.+[ _.-](id|key|index)|row[ _.-]?(names?|number|nr|no))|.*[a-z]I[dD]"
+    r"|Unnamed: 0"
+)
 _HAS_LETTERS = re.compile(r"[^\W\d_]")
 _HAS_DIGIT = re.compile(r"\d")
 _ONE_WORD = re.compile(r"[\w.:/@#-]+")

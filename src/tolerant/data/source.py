@@ -67,9 +67,9 @@ def load(
 ) -> NoisyDataset:
     """A data set by name, or from a folder of pictures or a file of rows.
 
-    A file of rows ends in .csv, .tsv, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz. A data
-    set of a hub is ``hf:OWNER/NAME``, a folder that `datasets` has saved, or one of Parquet files. A table
-    with a column of pictures, or one called file that names them, is a list of pictures; one whose only
+    A file of rows ends in .csv, .tsv, .txt, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz. A
+    data set of a hub is ``hf:OWNER/NAME``, a folder that `datasets` has saved, or one of Parquet files. A
+    table with a column of pictures, or one called file that names them, is a list of pictures; one whose only
     column beside the label is called text is a set of texts. Further options are those of `load_folder`,
     `load_listed`, `load_table`, `load_texts` or `load_npz`.
 
@@ -197,10 +197,7 @@ def _find(name: str) -> tuple[Path, str]:
     if path.is_dir():
         return path, "folder"
     if not path.exists():
-        hint = did_you_mean(name, CARDS) or f"The named ones are {', '.join(CARDS)}"
-        if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-            hint = f"On the Hugging Face hub? {PREFIX}{name}"
-        raise FileNotFoundError(f"{name!r} is not a data set, file or folder. {hint}")
+        raise FileNotFoundError(f"{name!r} is not a data set, file or folder. {_meant(name, path)}")
     check_regular(path)
     if path.suffix.lower() == ".npz":
         return path, "npz"
@@ -208,6 +205,20 @@ def _find(name: str) -> tuple[Path, str]:
         return path, path.suffix
     check_table(path)
     return path, "rows"
+
+
+def _meant(name: str, path: Path) -> str:
+    """What a name that is nothing may stand for."""
+    near = did_you_mean(name, CARDS)
+    if near or not (path.suffix or path.name != name):
+        return near or f"The named ones are {', '.join(CARDS)}"
+    folder = path.parent
+    if folder.is_dir():
+        there = did_you_mean(path.name, sorted(os.listdir(folder)))
+        return there or f"There is no {path.name} in {folder.resolve()}"
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        return f"On the Hugging Face hub? {PREFIX}{name}"
+    return f"There is no folder {folder}"
 
 
 def is_path(name: str) -> bool:

@@ -21,14 +21,14 @@ from tolerant.data.readers.hub import PREFIX, hub_files
 from tolerant.extras import extra
 from tolerant.hints import warn_caller
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 _MOST_OF_HEADER = 2**20  # characters that are looked at for what separates the cells
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 def check_table(path: Path) -> None:
     """A ValueError for a file whose ending is none of those read here."""
-    packed = [f"{text}{end}" for text in SUFFIXES[:3] for end in _UNPACK]
+    packed = [f"{text}{end}" for text in SUFFIXES[:-1] for end in _UNPACK]
     if not path.name.lower().endswith((*SUFFIXES, *packed)):
         sheet = path.suffix.lower() in (".xlsx", ".xls", ".ods")
         hint = '. Save the sheet as CSV (in Excel "CSV UTF-8")' if sheet else ""
@@ -40,9 +40,9 @@ def check_table(path: Path) -> None:
 def read_frame(source: str | os.PathLike[str], *, split: str | None = None, config: str | None = None) -> Any:
     """The rows of a CSV, TSV, JSON Lines or Parquet file, or of a hub's data set, as a pandas DataFrame.
 
-    Text may be packed (.csv.gz, .bz2, .xz). Cells of CSV and TSV stay words here, so that a class called NA
-    or 007 keeps its name. The separator is whichever of , ; tab and | the first line has most of. ``split``
-    and ``config`` are of a hub's data set alone.
+    What Excel writes as "Unicode text" ends in .txt. Text may be packed (.csv.gz, .bz2, .xz). Cells of CSV
+    and TSV stay words here, so that a class called NA or 007 keeps its name. The separator is whichever of
+    , ; tab and | the first line has most of. ``split`` and ``config`` are of a hub's data set alone.
     """
     extra("pandas")
     name, path = os.fspath(source), Path(source)
