@@ -43,7 +43,13 @@ def check_whole(value: Any, name: str, *, least: int) -> int:
 
 @dataclass(frozen=True)
 class Domain:
-    """The numbers that an argument may be: an interval, without its open ends. None of them is infinite.
+    """The numbers that an argument may be: an interval. None of them is infinite.
+
+    Args:
+        low, high: its ends.
+        open_low, open_high: whether that end is not part of it.
+        integer: only whole numbers.
+        way_out: what to do instead; the end of the message.
 
     >>> Domain(0, 1).check("q", 0.7)
     >>> Domain(0, 1, open_low=True).check("k", 0)

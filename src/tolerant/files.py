@@ -33,8 +33,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         return
     if path.is_symlink():
         path = Path(os.path.realpath(path))
-    # Not tempfile: its files are 0600, so nobody else could read them in a shared folder, and the umask
-    # that would give the right mode can only be read by setting it, for all threads.
+    # Not tempfile: its files have mode 0600, so nobody else could read them in a shared folder. The umask,
+    # which would give the right mode, can only be read by setting it, for all threads.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -71,10 +71,13 @@ def binary_lq_loss(
 
 
 class BinaryLqLoss(NoTorchScript):
-    """`binary_lq_loss` as a module.
+    """`binary_lq_loss` as a module, with the same arguments.
 
-    >>> BinaryLqLoss(q=0.5)
+    >>> loss = BinaryLqLoss(q=0.5)
+    >>> loss
     BinaryLqLoss(q=0.5, k=None)
+    >>> loss(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 0.0]))
+    tensor(0.9476)
     """
 
     weight: Tensor | None

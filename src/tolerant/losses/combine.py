@@ -132,8 +132,9 @@ class ForwardCorrected(_Corrected):
 
 
 class BackwardCorrected(_Corrected):
-    r"""Cross entropy made unbiased by the inverse of T: the label's row of :math:`T^{-1}` weighs
-    the losses of all classes. Patrini et al. 2017.
+    r"""Cross entropy made unbiased by the inverse of T. Patrini et al. 2017.
+
+    The given label's row of :math:`T^{-1}` weighs the losses of all classes.
 
     >>> transition = torch.tensor([[0.8, 0.2], [0.3, 0.7]])
     >>> BackwardCorrected(CCELoss(), transition)(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))

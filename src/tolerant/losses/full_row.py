@@ -18,9 +18,13 @@ from tolerant.losses.reduction import rows_of, to_rows, weigh_rows
 
 
 class NCELoss(RobustLoss):
-    """Normalised cross entropy: over its sum for all classes, those masked by -inf left out.
+    r"""Normalised cross entropy, :math:`\log p_y / \sum_j \log p_j`.
 
-    Robust alone, learns well with a passive partner (`SumLoss`).
+    Robust alone; it learns well with a passive partner (`SumLoss`). Classes masked by -inf are left out of
+    the sum.
+
+    >>> NCELoss()(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
+    tensor(0.9437)
     """
 
     name = "nce"
@@ -31,7 +35,11 @@ class NCELoss(RobustLoss):
 
 
 class NFLLoss(RobustLoss):
-    """Normalised focal loss."""
+    r"""Normalised focal loss: `FocalLoss`, divided by its sum over all labels, gamma >= 0.
+
+    >>> NFLLoss(gamma=0.0)(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))  # NCELoss
+    tensor(0.9437)
+    """
 
     name = "nfl"
     paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
@@ -44,7 +52,11 @@ class NFLLoss(RobustLoss):
 
 
 class NGCELoss(RobustLoss):
-    """Normalised L_q (generalised cross entropy)."""
+    """Normalised L_q: `LqLoss`, divided by its sum over all labels, q in [0, 1].
+
+    >>> NGCELoss(q=0.0)(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))  # NCELoss
+    tensor(0.9437)
+    """
 
     name = "ngce"
     paper = "Ma et al. 2020, Normalized Loss Functions for Deep Learning with Noisy Labels"
@@ -105,7 +117,11 @@ class GJSLoss(RobustLoss):
 class BootstrapLoss(RobustLoss):
     """Soft bootstrapping: cross entropy with the label mixed with the model's own probabilities.
 
-    The gradient flows through those too: beta * CCE + (1 - beta) * entropy.
+    The label has the share beta in [0, 1]. The gradient flows through the probabilities, too: the loss is
+    beta * CCE + (1 - beta) * entropy.
+
+    >>> BootstrapLoss(beta=0.0)(torch.zeros(1, 2), torch.tensor([1]))  # the entropy, log 2
+    tensor(0.6931)
     """
 
     name = "bootstrap-soft"
@@ -123,7 +139,13 @@ class BootstrapLoss(RobustLoss):
 
 
 class HardBootstrapLoss(BootstrapLoss):
-    """Hard bootstrapping: cross entropy with the label mixed with the model's own prediction."""
+    """Hard bootstrapping: cross entropy with the label mixed with the model's likeliest class.
+
+    The label has the share beta in [0, 1].
+
+    >>> HardBootstrapLoss(beta=0.0)(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))  # of class 0
+    tensor(0.1269)
+    """
 
     name = "bootstrap-hard"
 

@@ -40,8 +40,8 @@ def linear_lq_loss(
     pass, at the price of a fourth product). With k, rows with :math:`p_y \le k` take no part in the two
     gradient products; counting them stops the host at each chunk, so in a CUDA graph they take part.
     From 16-bit inputs the logits of a chunk are fp32, bias included, and never rounded: the gradients are as
-    near the truth as bf16 can hold them. The layer's gradient is summed over the chunks in bf16 where they
-    are few and in fp32 where they are many, for 4 bytes per weight; ``accumulate_fp32`` decides it for you.
+    near the truth as bf16 can hold them. The layer's gradient is summed in bf16 over few chunks, and in fp32,
+    which takes 4 bytes per weight, over many; ``accumulate_fp32`` says which.
 
     >>> hidden, weight = torch.ones(2, 3), torch.eye(4, 3)
     >>> linear_lq_loss(hidden, weight, torch.tensor([0, 3]), q=1.0)
@@ -95,7 +95,8 @@ def _check_input(
 class LinearLqLoss(NoTorchScript):
     """`linear_lq_loss` as a module: ``loss(hidden, head.weight, labels, bias=head.bias)``.
 
-    The layer's weight stays where it is (tied to an embedding, sharded and gathered by the caller).
+    Its arguments are those of `linear_lq_loss`. The layer's weight stays where it is: tied to an embedding,
+    or sharded and gathered by the caller.
 
     >>> from tolerant.losses import LqLoss
     >>> head = torch.nn.Linear(8, 100)

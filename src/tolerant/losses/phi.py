@@ -39,6 +39,8 @@ from tolerant.losses.reduction import to_rows, weigh_rows
 class CCELoss(PhiLoss):
     r"""Categorical cross entropy, :math:`-\log p_y`: the baseline every robust loss is measured against.
 
+    ``label_smoothing`` in [0, 1] is that share of the label, spread over all classes, as in torch.
+
     >>> CCELoss().phi(torch.tensor([0.5]).log())
     tensor([0.6931])
     """
@@ -218,7 +220,9 @@ class TaylorLoss(PhiLoss):
 
 
 class RCELoss(PhiLoss):
-    r"""Reverse cross entropy, :math:`-A (1 - p_y)` with log 0 read as A < 0, ``log_zero``: a multiple of MAE.
+    r"""Reverse cross entropy, :math:`-A (1 - p_y)`, a multiple of MAE.
+
+    A = ``log_zero`` < 0 is what log 0 is read as.
 
     >>> RCELoss().phi(torch.tensor([0.7]).log())
     tensor([1.2000])
@@ -239,6 +243,8 @@ class RCELoss(PhiLoss):
 
 class SCELoss(RCELoss):
     r"""Symmetric cross entropy, :math:`\alpha \cdot CCE + \beta \cdot RCE`.
+
+    alpha, beta >= 0; ``log_zero`` as in `RCELoss`.
 
     >>> SCELoss().phi(torch.tensor([0.5]).log())
     tensor([2.0693])
@@ -347,9 +353,8 @@ class PHuberLoss(PhiLoss):
 
     def phi(self, log_p_y: Tensor) -> Tensor:
         log_tau = math.log(self.tau)
-        tangent = log_tau - expm1(
-            log_p_y + log_tau
-        )  # 1 + log tau - tau p_y, two positive terms below 1 / tau
+        # 1 + log tau - tau p_y, as two positive terms below 1 / tau
+        tangent = log_tau - expm1(log_p_y + log_tau)
         return torch.where(log_p_y >= -log_tau, -log_p_y, tangent)
 
     def weight(self, log_p_y: Tensor) -> Tensor:

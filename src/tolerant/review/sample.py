@@ -1,9 +1,9 @@
 """A random sample of rows for a person to label: what it finds wrong, of its own size, has no bias.
 
 The noise rate that predictions tell rests on assumptions, and labels made by rules break them all. A sample
-rests on none but that each of its rows is decided. The page shows it without the model's opinion, which would
-sway the person, in random order, so that the first rows are a sample, too, and says the share that was
-found wrong with its interval (Wilson's, at 95 %).
+rests on one alone: that each of its rows is decided. The page shows the rows without the model's opinion,
+which would sway the person, and in random order, so that the first of them are a sample, too. It says what
+share was found wrong, with an interval (Wilson's, at 95 %).
 """
 
 from __future__ import annotations

@@ -5,17 +5,19 @@ gives class c the probability p_c, and a row of class c is called y with probabi
 
     P(c | inputs, given label y)  =  p_c T[c, y] / sum_b p_b T[b, y]
 
-T is not known. Its likeliest value is no help: that a row is hard and its label right explains the label as
-well as that the row is easy and the label wrong (`tolerant.suspects.anchors`). So T is counted: among the
-rows that the model takes for class c, and is surest of, how many are called y. With that T, predictions are
-sharpened or flattened by the temperature that makes the given labels most likely: mixup makes a model less
-sure than it is right, L_q surer. Nothing is set by hand for a kind of noise: where labels are right T is near
-the identity and a given label outweighs any model; where cats are called dogs by four in ten, a given "dog"
-says nearly nothing between the two, and still rules out lorries.
+T is not known. Its likeliest value is no help: "the row is hard and its label right" explains a label as well
+as "the row is easy and its label wrong" (`tolerant.suspects.anchors`). So T is counted: of the rows that the
+model takes for class c and is surest of, how many are called y? With that T, predictions are sharpened or
+flattened by the temperature that makes the given labels most likely, for mixup makes a model less sure than
+it is right, and L_q surer.
 
-Of 10,000 photographs, by the predictions of folds (results/bench/relabel.jsonl), the likeliest T and
-temperature together named the right label of 71.5 % where people had given 59.7 %, a counted T of 83.1 %, the
-true one of 83.5 %.
+Nothing is set by hand for a kind of noise. Where labels are right, T is near the identity, and a given label
+outweighs any model. Where four in ten cats are called dogs, a given "dog" says nearly nothing between the
+two, and still rules out lorries.
+
+Of 10,000 photographs, people had labelled 59.7 % rightly. By the predictions of folds, the likeliest T and
+temperature together name the right label of 71.5 %, a counted T of 83.1 %, the true T of 83.5 %
+(results/bench/relabel.jsonl).
 """
 
 from __future__ import annotations
