@@ -17,6 +17,7 @@ from tolerant.own_data.believed import believe, choose_k
 from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.folds import deal_folds, first_copies
 from tolerant.own_data.learn import Learned, learn
+from tolerant.own_data.learn_network import balanced_weight
 from tolerant.own_data.out_of_fold import out_of_fold
 from tolerant.suspects.noise_model import fit_noise_model
 from tolerant.train import Guards, Job
@@ -69,6 +70,34 @@ def test_k_follows_the_noise():
         k = choose_k(given, probs, fit_noise_model(given, probs))
         pruned = probs[np.arange(2000), given] <= k
         assert abs(pruned.mean() - (given != true).mean()) < 0.08
+
+
+@pytest.mark.parametrize(("p_y", "k"), [(0.001, 0.05), (0.3, 0.3), (0.99, 0.9)])
+def test_k_leaves_some_rows_in_and_some_out(p_y, k):
+    """Whatever the folds say: at 0 no row would ever be pruned, at 1 every one."""
+    probs = np.array([[p_y, 1 - p_y]] * 20)
+
+    class HalfWrong:
+        def expected_wrong(self, given_labels, probs):
+            return 0.5
+
+    assert choose_k(np.zeros(20, int), probs, HalfWrong()) == k
+
+
+def test_balanced_classes_keep_the_weights_of_their_rows():
+    assert balanced_weight(np.array([0, 0, 0, 1]), 2, np.array([1.0, 2, 3, 4])) == pytest.approx(
+        np.array([1, 2, 3, 12]) * 2 / 3
+    )
+
+
+def test_who_weighs_the_rows_is_not_told_to_weigh_the_classes(recwarn):
+    """A class that the model has lost is told of, unless weights were set, which may mean just that."""
+    given = (np.arange(120) < 12).astype(int)
+    lost = NoisyDataset(np.zeros((120, 2), np.float32), given, None, ("no", "yes"))
+    quick(lost, Settings(epochs=3), sample_weight=np.linspace(0.5, 1.5, 120))
+    assert not recwarn
+    with pytest.warns(UserWarning, match="hardly recognises 'yes'"):
+        quick(lost, Settings(epochs=3))
 
 
 def test_folds_hold_every_class_evenly():

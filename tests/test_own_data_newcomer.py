@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from own_data_helpers import AT_ONCE, read, tolerant, write_pictures, write_table, write_texts
 from PIL import Image
 from typer.testing import CliRunner
@@ -18,9 +19,12 @@ from tolerant.data import NoisyDataset, Source
 from tolerant.data.encoders.inputs import InputEncoder
 from tolerant.data.readers.row_files import read_frame
 from tolerant.own_data import Settings, load_run
+from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.classifiers.choose import members_for
+from tolerant.own_data.out_of_fold import _trainings
 from tolerant.own_data.reasons import find_reasons
 from tolerant.own_data.train_source import train_source
+from tolerant.own_data.warn_of_classes import warn_of_missing_classes
 from tolerant.own_data.whole_time import WholeTime
 
 
@@ -198,6 +202,40 @@ def test_the_time_of_all_trainings_is_said_once_and_only_if_long(monkeypatch):
     for _ in range(100):
         quick.on_epoch_end(Job, {})
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(("device", "trainings"), [("cpu", 5 + 5 / 4), ("cuda", 1 + 5 / 4)])
+def test_the_time_of_all_trainings_counts_the_folds_and_the_final_one(device, trainings):
+    """Which has five fourths of the rows of a fold's; a GPU trains the folds side by side."""
+    candidate = NetworkCandidate(Settings(), torch.device(device))
+    assert _trainings(5, candidate) == trainings
+
+
+def test_a_class_is_missed_only_if_some_of_its_rows_were_to_be_expected(recwarn):
+    """With a twentieth of the training rows, ten of 200 new ones would be of the class."""
+    trained = np.array([95, 5])
+    warn_of_missing_classes(("no", "yes"), trained, np.array([199, 0]))
+    warn_of_missing_classes(("no", "yes"), trained, np.array([400, 1]))
+    warn_of_missing_classes(("no", "yes"), np.array([50, 50]), np.array([400, 0]))  # no rare one
+    assert not recwarn
+    with pytest.warns(UserWarning, match=r"no row is labelled 'yes' \(5% of the training rows\)"):
+        warn_of_missing_classes(("no", "yes"), trained, np.array([200, 0]))
+
+
+def test_a_column_that_changes_hardly_anything_is_no_reason():
+    """Log-odds of the suggestion follow the first column, and the second by less than a tenth."""
+    given = np.arange(40) % 2
+    inputs = np.stack([2.0 * given - 1, 2.0 * given - 1], 1).astype(np.float32)
+    given[0] = 1 - given[0]
+    rows = NoisyDataset(inputs, given, None, ("no", "yes"))
+
+    def probs(asked):
+        odds = np.asarray(asked.inputs) @ np.array([1.0, 0.04])
+        return np.stack([1 / (1 + np.exp(odds)), 1 / (1 + np.exp(-odds))], 1)
+
+    suspects = find_suspects(given, probs(rows))
+    (reasons,) = find_reasons(probs, rows, InputEncoder.fit(rows), suspects)
+    assert [name for name, _ in reasons] == ["feature 1"]
 
 
 def test_the_console_and_the_page_count_the_same_kept_rows(tmp_path):

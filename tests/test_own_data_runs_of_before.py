@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from own_data_helpers import read, tolerant
 
+from tolerant.own_data.run_folder import load
+
 RUNS = Path(__file__).parent / "runs_of_before"
 
 
@@ -48,3 +50,22 @@ def test_its_list_and_its_page_are_what_they_were(kind: str) -> None:
     # With it the key under which a browser keeps the decisions made on the page of before.
     now, before = json.loads(data), json.loads(Path("page.json").read_text())
     assert {name: now[name] for name in before} == before  # and why, which those pages did not say
+
+
+def test_its_list_is_drawn_by_the_seed_that_it_was_trained_with(kind: str, monkeypatch) -> None:
+    """Which those runs have in their recipe alone."""
+    path = Path("run/spec.json")
+    spec = json.loads(path.read_text())
+    assert "seed" not in spec
+    spec["recipe"]["seed"] = 7
+    path.write_text(json.dumps(spec))
+    seeds, find = [], load.find_doubts
+
+    def spy(*given, seed, **options):
+        seeds.append(seed)
+        return find(*given, seed=seed, **options)
+
+    monkeypatch.setattr(load, "find_doubts", spy)
+    run = load.load_run("run")
+    run.suspects(run.load_rows())
+    assert seeds == [7]

@@ -15,7 +15,7 @@ from sklearn.model_selection import cross_val_predict
 
 from tolerant import find_suspects
 from tolerant.suspects import RateInterval, anchors
-from tolerant.suspects.anchors import fit_anchors
+from tolerant.suspects.anchors import _by_surest, fit_anchors
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 with patch.object(sys, "path", [str(BENCHMARKS), *sys.path]):  # beside what it imports
@@ -177,3 +177,24 @@ def test_unmixing_is_the_same_in_any_blocks(block: int, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("low", "high", "vague"), [(0.0, 0.19, False), (0.1, 0.31, True)])
 def test_a_wide_interval_is_vague(low: float, high: float, vague: bool) -> None:
     assert RateInterval(0.15, low, high).vague is vague
+
+
+def test_labels_of_a_class_that_the_model_never_names_may_all_be_right():
+    """They look wrong, every one; the interval allows for both."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 2, 2000)
+    unnamed = rng.random(2000) < 0.15
+    given = np.where(unnamed, 2, np.where(rng.random(2000) < 0.1, 1 - true, true))
+    probs = np.full((2000, 3), 0.01) + np.eye(3)[true]
+    rate = find_suspects(given, probs / probs.sum(1, keepdims=True)).noise_rate
+    rightly_unnamed = (given != true)[~unnamed].sum() / 2000
+    assert rate.low < rightly_unnamed < (given != true).mean() < rate.high
+
+
+def test_a_line_through_few_rows_is_not_believed():
+    """The surest of five rows are rightly labelled, by chance or not: their labels are counted."""
+    given = np.r_[np.zeros(200, int), [0, 0, 1, 1, 1]]
+    second = np.r_[np.linspace(0.02, 0.1, 200), [0.6, 0.7, 0.8, 0.9, 0.95]]
+    probs = np.stack([1 - second, second], 1)
+    transition = _by_surest(given, probs.argmax(1), probs.max(1), 2)
+    assert transition[1].round(3).tolist() == [0.4, 0.6]
