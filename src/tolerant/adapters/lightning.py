@@ -263,5 +263,8 @@ def _loader(trainer: Any) -> Any:
         raise ValueError(f"pruning needs one training DataLoader over a map-style data set; got {got}.")
     batches = loader.batch_sampler
     if not hasattr(batches, "sampler") or not hasattr(batches, "batch_size"):
-        raise ValueError("the training loader must have a batch_size, not a batch_sampler of its own.")
+        raise ValueError(
+            "the training loader must have a batch_size, not a batch_sampler of its own. Pass batch_size and "
+            "shuffle to the DataLoader."
+        )
     return loader

@@ -93,7 +93,9 @@ def load(
         options["root"] = root
     if split is not None:
         if reader not in ("named", "folder") and not _is_hub(name):
-            raise ValueError(f"split is for named data sets, folders and hubs' data sets; {path} has none")
+            raise ValueError(
+                f"split is for named data sets, folders and hubs' data sets; {path} has none. Leave it out"
+            )
         options["split"] = split
     if config is not None:
         options["config"] = config

@@ -57,7 +57,9 @@ class Settings:
                 f"q must be in [0, 1] or 'auto'; got {self.q!r}. For cross entropy use loss='cce'."
             )
         if self.k != "auto" and self.k not in Domain(0, 1, open_low=True, open_high=True):
-            raise ValueError(f"k must be in (0, 1) or 'auto'; got {self.k!r}.")
+            raise ValueError(
+                f"k must be in (0, 1) or 'auto'; got {self.k!r}. To leave no row out use loss='lq'."
+            )
         if self.method not in get_args(Method):
             raise ValueError(f"method must be one of {', '.join(get_args(Method))}; got {self.method!r}.")
         if self.method == "rounds" and self.loss != TRUNCATED:

@@ -106,7 +106,10 @@ class TableEncoder:
                     bar.update(number)
         findings.warn(num_columns=len(frame.columns))
         if not columns:
-            raise ValueError("the table has no column with values beside the label")
+            raise ValueError(
+                "the table has no column with values beside the label: there is nothing to learn from. See "
+                "what label, id and ignore name (--label, --id, --ignore)"
+            )
         return cls(tuple(columns)), _side_by_side(features, len(frame))
 
     @property

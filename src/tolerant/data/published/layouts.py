@@ -42,7 +42,10 @@ def read_idx(path: str | os.PathLike[str]) -> tuple[np.ndarray, bytes]:
     except FileNotFoundError:
         raise
     except (*READ_ERRORS, OSError) as error:
-        raise ValueError(f"{path} is not a readable idx file: {reason(error)}") from error
+        raise ValueError(
+            f"{path} is not a readable idx file: {reason(error)}. Delete it and get it again: tolerant "
+            "download"
+        ) from error
     return np.frombuffer(data, np.uint8).reshape(shape), magic + header + data
 
 
@@ -64,7 +67,10 @@ def read_records(path: str | os.PathLike[str], label_bytes: int) -> np.ndarray:
     length = label_bytes + 3072
     size = os.path.getsize(path)
     if size == 0 or size % length:
-        raise ValueError(f"{path} is incomplete: {size} bytes are not whole rows of {length}")
+        raise ValueError(
+            f"{path} is incomplete: {size} bytes are not whole rows of {length}. Delete it and get it again: "
+            "tolerant download"
+        )
     return np.fromfile(path, np.uint8).reshape(-1, length)
 
 

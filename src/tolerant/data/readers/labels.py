@@ -146,7 +146,9 @@ def encode_labels(
         known = [str(name) for name in class_names]
         unknown = sorted(set(names).difference(known))
         if unknown:
-            raise ValueError(f"{source}: label {unknown[0]!r} is none of the classes {known!r}")
+            raise ValueError(
+                f"{source}: label {unknown[0]!r} is none of the classes {known!r}; correct it or drop the row"
+            )
     else:
         _check_counts(dict(zip(names, counts.tolist(), strict=True)), source, min_per_class)
         _warn_of_alike(names, source)

@@ -72,7 +72,10 @@ def load_pictures(
     words = [labels[row] for row in kept]
     lost = sorted(set(labels) - set(words))
     if lost:
-        raise ValueError(f"{source}: no picture of class {lost[0]!r} can be read")
+        raise ValueError(
+            f"{source}: no picture of class {lost[0]!r} can be read; put in some that can, or leave the "
+            "class out"
+        )
     given, names = encode_labels(words, source, class_names, min_per_class)
     places = [files[row] for row in kept]
     stored = any(isinstance(place, StoredPicture) for place in places)

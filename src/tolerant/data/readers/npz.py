@@ -45,7 +45,9 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise
     except (*READ_ERRORS, OSError) as error:
-        raise ValueError(f"{path} is not a readable NPZ file: {reason(error)}") from error
+        raise ValueError(
+            f"{path} is not a readable NPZ file: {reason(error)}. Save or fetch it again"
+        ) from error
     return arrays
 
 

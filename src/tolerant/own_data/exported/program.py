@@ -91,7 +91,10 @@ def program_of(run: SavedRun) -> tuple[Program, Tensor]:
     if encoder.extractor is not None:
         encode: Any = load_known(encoder.extractor, "image").encode
         if not isinstance(encode, PictureEncoder) or not isinstance(encode.net, nn.Module):
-            raise ValueError(f"{run.folder} has features of {encoder.extractor.name}, which is not exported.")
+            raise ValueError(
+                f"{run.folder} has features of {encoder.extractor.name}, which is not exported. Use tolerant "
+                "predict."
+            )
         features = Features(encode.net.eval(), encode.frame)
     is_image = encoder.kind == "image"
     shape = (encoder.picture_shape if features is not None else encoder.shape) or ()

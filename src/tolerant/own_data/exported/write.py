@@ -44,7 +44,10 @@ def write_model(run: SavedRun, to: str, folder: Path) -> tuple[Path, float]:
     off = float(np.abs(found - wanted).max())
     if not off <= CLOSE:
         part.unlink()
-        raise ValueError(f"the exported model is {off:.2g} off the run's predictions, more than {CLOSE}.")
+        raise ValueError(
+            f"the exported model is {off:.2g} off the run's predictions, more than {CLOSE}, and is not kept. "
+            "Try the other format, or use tolerant predict."
+        )
     part.replace(path)
     write_atomic(folder / "README.md", model_card(run, dataset, path.name))
     return path, off

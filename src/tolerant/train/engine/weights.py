@@ -45,7 +45,10 @@ class Weights:
                 self.trained[name] = master
                 self._computing.append(parameter)
         if not self.trained:
-            raise ValueError("the model has no parameter that requires a gradient.")
+            raise ValueError(
+                "the model has no parameter that requires a gradient. Call requires_grad_() on the "
+                "layers that should learn."
+            )
         dtypes = {weight.dtype for weight in self.trained.values()}
         if torch.float32 not in dtypes and not any(dtype.is_complex for dtype in dtypes):
             raise ValueError(

@@ -146,6 +146,7 @@ class Alternation:
     def _need_pruner(self) -> Pruner:
         if self.pruner is None:
             raise RuntimeError(
-                "an Alternation without a schedule keeps all rows; it only finds the best epoch."
+                "an Alternation without a schedule keeps all rows, and only finds the best epoch. Give it a "
+                "PruneSchedule, and it prunes."
             )
         return self.pruner

@@ -81,7 +81,9 @@ def check_rounds(rounds: Sequence[Round], recipe: Recipe) -> None:
         where = f"round {number + 1} of {len(rounds)}"
         each.recipe(recipe)  # refuses its own values
         if not each.fresh and number == 0:
-            raise ValueError(f"{where} has fresh=False, but there is no network before it to go on with.")
+            raise ValueError(
+                f"{where} has fresh=False, but there is no network before it to go on with. Use fresh=True."
+            )
         if not each.fresh and each.networks != rounds[number - 1].networks:
             raise ValueError(
                 f"{where} goes on with the network of the round before (fresh=False), so networks must be "
