@@ -91,7 +91,7 @@ def find_evidence(features: Any, given_labels: NDArray[np.int64], suspects: Susp
         for label in np.unique(wanted[: len(index)]):
             these = np.flatnonzero(wanted[: len(index)] == label)
             candidates = np.flatnonzero(believed & (given_labels[others] == label))
-            near[name][these] = _nearest(asked[these], index[these], rows, others, candidates)
+            near[name][these] = _nearest(asked[these], rows[candidates], others[candidates])
     twin, closeness = _look_around(asked, index, rows, others, given_labels)
     sample = np.sort(draw.permutation(len(others))[:1000])
     _, usual = _look_around(rows[sample], others[sample], rows, others, given_labels)
@@ -107,22 +107,14 @@ def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _nearest(
-    asked: NDArray[np.float32],
-    index: NDArray[np.int64],
-    rows: NDArray[np.float32],
-    others: NDArray[np.int64],
-    candidates: NDArray[np.int64],
+    asked: NDArray[np.float32], known: NDArray[np.float32], numbers: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """int64 [n, 3]: the nearest of the candidates, nearest first; never the row itself."""
+    """int64 [n, 3]: the numbers of the nearest ``known`` rows, nearest first; -1 where there are fewer."""
     found = np.full((len(asked), EXAMPLES), -1, np.int64)
-    known = rows[candidates]
     for start in range(0, len(asked), _CHUNK):
         part = slice(start, start + _CHUNK)
-        alike = asked[part] @ known.T
-        alike[index[part, None] == others[candidates]] = -np.inf
-        best = np.argsort(-alike, axis=1, kind="stable")[:, :EXAMPLES]
-        there = np.take_along_axis(alike, best, 1) > -np.inf
-        found[part, : best.shape[1]] = np.where(there, others[candidates][best], -1)
+        best = np.argsort(-(asked[part] @ known.T), axis=1, kind="stable")[:, :EXAMPLES]
+        found[part, : best.shape[1]] = numbers[best]
     return found
 
 
