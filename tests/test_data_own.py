@@ -423,7 +423,13 @@ def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
     assert np.array_equal(text.inputs, parquet.inputs)
 
 
-@pytest.mark.parametrize("form", [None, "%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M", "%d.%m.%Y"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(None, "%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M"),
+        *("%d.%m.%Y", "%d.%m.%Y %H:%M", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S"),
+    ],
+)
 def test_dates_are_numbers(form: str | None, tmp_path: Path) -> None:
     when = pandas.to_datetime(["2020-01-01", "2020-01-03", "2020-01-01", "2020-01-03"])
     frame = pandas.DataFrame({"when": when, "label": list("abab")})
@@ -453,6 +459,19 @@ def test_a_row_keeps_its_number_where_others_are_left_out(cell: str, message: st
     path = write(tmp_path / "x.csv", "\n".join(["a,label,true", "0,,x", *rows, f"{cell},x,"]))
     with pytest.raises(ValueError, match=message), pytest.warns(UserWarning, match="are left out"):
         load(path, skip_unlabelled=True, true_label="true" if cell == "20" else None)
+
+
+@pytest.mark.parametrize("cell", ["2020/1/2 6:00", "2.1.2020 6:00:00", "2020-01-02 06:00"])
+def test_the_time_of_a_date(cell: str) -> None:
+    days, _ = as_dates(pandas.Series([cell, ""]), "when")
+    assert days is not None
+    assert np.array_equal(days, [18263.25, np.nan], equal_nan=True)
+
+
+@pytest.mark.parametrize("cell", ["2020/13/01", "30.2.2020", "1.2.2020 25:00"])
+def test_a_date_on_no_calendar(cell: str) -> None:
+    with pytest.raises(ValueError, match=f"dates except for 1 cells .first: '{cell}' in row 0"):
+        as_dates(pandas.Series([cell, *[("1.1.2020" if "." in cell else "2020/1/1")] * 20]), "when")
 
 
 def test_a_date_that_is_none(tmp_path: Path) -> None:

@@ -99,12 +99,11 @@ def guess_roles(frame: Any, options: dict[str, Any], say: Callable[[str], None])
     left_out = [name for name in [*names, *texts] if name != found.get("id")]
     if left_out and others:
         found["ignore"] = [*options.get("ignore", ()), *left_out]
-        words = ", ".join(map(repr, left_out))
-        instead = f" To train on texts alone: --text {shlex.quote(texts[0])}" if texts else ""
-        say(
-            f"Left out, since nearly every row has something else there: {words}. To learn from one all the "
-            f"same: --categorical {shlex.quote(left_out[0])}.{instead}"
-        )
+        say(f"Left out, since nearly every row has something else there: {', '.join(map(repr, left_out))}")
+        for name in [name for name in left_out if name not in texts][:1]:
+            say(f"  To learn from one all the same: --categorical {shlex.quote(name)}")
+        for name in texts[:1]:  # not as a category: its 64 most frequent texts are hardly ever there
+            say(f"  To learn from a text, instead of the other columns: --text {shlex.quote(name)}")
     return found
 
 

@@ -5,6 +5,7 @@ Numbers may be written as spreadsheets write them: 1,234.5 in one country, 1.234
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,15 @@ from tolerant.extras import extra
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "#n/a"})
 # A column of numbers with a few words in it is a typing error; one with many is a set of codes.
 MOSTLY_NUMBERS = 0.9
-# Dates that mean one thing everywhere: 2024-12-31, with or without a time; and 31.12.2024. Not 12/11/2024.
+# Dates that mean one thing everywhere, with or without a time: 2024-12-31, 2024/12/31 and 31.12.2024. Not
+# 12/11/2024.
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-_DATES = {_ISO_DATE: "ISO8601", r"\d{1,2}\.\d{1,2}\.\d{4}": "%d.%m.%Y"}
+_CLOCK = r"(?: (?P<hour>\d{1,2})(?P<rest>:\d{2}(?::\d{2}(?:\.\d+)?)?))?"
+_DATES = (
+    _ISO_DATE,
+    rf"(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}}){_CLOCK}",
+    rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}}){_CLOCK}",
+)
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
 _GROUPED = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DECIMAL_COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
@@ -159,11 +166,13 @@ def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
         return numbers, np.isnan(numbers)
     words, empty = as_words(series)
     cells = pandas.Series(words[~empty], dtype=object)
-    fits = {form: cells.str.fullmatch(pattern).mean() for pattern, form in _DATES.items()}
-    form = max(fits, key=fits.__getitem__)
-    if fits[form] < MOSTLY_NUMBERS:
+    fits = {pattern: cells.str.fullmatch(pattern).mean() for pattern in _DATES}
+    pattern = max(fits, key=fits.__getitem__)
+    if fits[pattern] < MOSTLY_NUMBERS:
         return None, empty
-    parsed = pandas.to_datetime(cells, format=form, errors="coerce", utc=True)
+    if pattern != _ISO_DATE:
+        cells = cells.str.replace(rf"^{pattern}$", _as_iso, regex=True)
+    parsed = pandas.to_datetime(cells, format="ISO8601", errors="coerce", utc=True)
     bad = np.flatnonzero(~empty)[parsed.isna()]
     if len(bad):
         raise ValueError(
@@ -174,3 +183,9 @@ def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     numbers = np.full(len(words), np.nan)
     numbers[~empty] = (parsed - pandas.Timestamp(0, tz="UTC")) / day
     return numbers, empty
+
+
+def _as_iso(date: re.Match[str]) -> str:
+    """A cell that one of `_DATES` matches as 2024-12-31, with the time behind it."""
+    clock = f" {date['hour']:0>2}{date['rest']}" if date["hour"] else ""
+    return f"{date['year']}-{date['month']:0>2}-{date['day']:0>2}{clock}"
