@@ -14,7 +14,7 @@ import numpy as np
 
 from tolerant.data.dataset import Kind
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words
-from tolerant.data.encoders.findings import MAX_CATEGORIES
+from tolerant.data.encoders.findings import MAX_CATEGORIES, counts_rows
 from tolerant.data.readers.walk import SUFFIXES as PICTURES
 
 _FILES = ("file_name", "filename", "image", "img", "path")  # what lists of pictures call their column
@@ -136,7 +136,7 @@ def _number_rows(numbers: np.ndarray, series: Any, name: str) -> bool:
     """Whether they count the rows, or differ in all of them in a column that is called like an id."""
     if len(numbers) <= MAX_CATEGORIES or not (numbers % 1 == 0).all():  # a missing one is NaN
         return False
-    if np.array_equal(numbers, numbers[0] + np.arange(len(numbers))):
+    if counts_rows(numbers):
         return True
     # As words: numbers of 18 digits differ, their floats may not.
     return bool(_ID_NAME.fullmatch(name)) and len(set(as_words(series)[0])) == len(numbers)

@@ -67,11 +67,12 @@ def load(
 ) -> NoisyDataset:
     """A data set by name, or from a folder of pictures or a file of rows.
 
-    A file of rows ends in .csv, .tsv, .txt, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz. A
-    data set of a hub is ``hf:OWNER/NAME``, a folder that `datasets` has saved, or one of Parquet files. A
-    table with a column of pictures, or one called file that names them, is a list of pictures; one whose only
-    column beside the label is called text is a set of texts. Further options are those of `load_folder`,
-    `load_listed`, `load_table`, `load_texts` or `load_npz`.
+    - A file of rows ends in .csv, .tsv, .txt, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz.
+    - A data set of a hub is ``hf:OWNER/NAME``, a folder that `datasets` has saved, or one of Parquet files.
+    - A table with a column of pictures, or with one called file that names them, is a list of pictures. A
+      table whose only column beside the label is called text is a set of texts.
+
+    Further options are those of `load_folder`, `load_listed`, `load_table`, `load_texts` or `load_npz`.
 
     Args:
         source: a path, or a name of `CARDS`: "digits", "fashion-mnist", "cifar10", "cifar100", ...

@@ -11,7 +11,7 @@ import numpy as np
 
 from tolerant.checks import check_numbers, check_words
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, not_numbers
-from tolerant.data.encoders.findings import MAX_CATEGORIES, Findings
+from tolerant.data.encoders.findings import MAX_CATEGORIES, Findings, counts_rows
 from tolerant.data.standardise import moments, standardise
 from tolerant.progress import progress_bar
 
@@ -220,7 +220,7 @@ def _fit_column(
     if missing:
         findings.missing.append(f"{name!r} ({empty.sum()})")
     if kind != "category":
-        if _counts_rows(cells):
+        if counts_rows(cells):
             findings.counters.append(repr(name))
         return Column(name, kind, missing, *_moments(cells[~empty], name))
     counts = Counter(cells[~empty])
@@ -240,10 +240,6 @@ def _fit_column(
             f"{name!r} ({len(counts):,}, the rarer ones in {rows:,} of {len(cells):,} rows)"
         )
     return Column(name, "category", missing, categories=tuple(frequent))
-
-
-def _counts_rows(numbers: np.ndarray) -> bool:
-    return len(numbers) > MAX_CATEGORIES and np.array_equal(numbers, numbers[0] + np.arange(len(numbers)))
 
 
 def _moments(numbers: np.ndarray, name: str) -> tuple[float, float]:

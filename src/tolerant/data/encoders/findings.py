@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tolerant.hints import warn_caller
 
 MAX_CATEGORIES = 64  # of a column that are told apart
 _AS_READ = "amounts as plain numbers and dates as 2024-12-31"
+
+
+def counts_rows(numbers: np.ndarray) -> bool:
+    """Whether a column counts the rows: 1, 2, 3 ..., from any number on.
+
+    >>> counts_rows(np.arange(100) + 7.0), counts_rows(np.arange(9.0))  # which may be nine categories
+    (True, False)
+    """
+    return len(numbers) > MAX_CATEGORIES and np.array_equal(numbers, numbers[0] + np.arange(len(numbers)))
 
 
 @dataclass(frozen=True)
