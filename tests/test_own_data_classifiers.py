@@ -21,7 +21,7 @@ from sklearn.datasets import make_blobs, make_classification
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, recall_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -43,6 +43,7 @@ from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.reweigh import fit_lq
 from tolerant.own_data.classifiers.rows import columns, take
 from tolerant.own_data.classifiers.score import Scored, score_member
+from tolerant.own_data.classifiers.temper import agreement, choose_tau, temper
 from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
 from tolerant.own_data.out_of_fold import OutOfFold
@@ -272,6 +273,41 @@ def test_several_on_a_table_leave_rows_out_only_where_they_agree_clearly_better_
     asked = "tolerant.own_data.classifiers.learn_committee.choose_tau"
     monkeypatch.setattr(asked, lambda *arguments: (0.0, 0.0))  # without them they agree with no label
     assert kept("forest") < kept("auto") == len(X)
+
+
+def test_labels_that_were_lost_one_way_are_reckoned_with():
+    """Two fifths of a class's labels are another's: given labels ask for fewer of it than there are."""
+    rng = np.random.default_rng(0)
+    score = rng.normal(size=4000)
+    of_rare = 1 / (1 + np.exp(-1.5 * (score - 0.8)))
+    true = (rng.random(4000) < of_rare).astype(int)
+    given = np.where(rng.random(4000) < 0.4, 0, true)
+    probs = np.stack([1 - 0.6 * of_rare, 0.6 * of_rare], axis=1)  # calibrated, of given labels
+    prior = np.bincount(given) / 4000
+
+    def truly(transition: np.ndarray | None) -> tuple[float, float]:
+        tau, _ = choose_tau(given, probs, prior, "auto", transition)
+        return tau, agreement(true, temper(probs, prior, tau).argmax(1), 2)
+
+    plain, reckoned = truly(None), truly(np.array([[1.0, 0.0], [0.4, 0.6]]))
+    assert reckoned[0] > plain[0]
+    assert reckoned[1] > plain[1] + 0.01
+
+
+def test_what_a_class_has_lost_is_found_from_what_the_folds_say():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    true = (X[:, 0] + 0.3 * rng.normal(size=600) > 0.8).astype(int)
+    given = np.where(rng.random(600) < 0.4, 0, true)
+    model = NoisyLabelClassifier(model="linear", random_state=0).fit(X, given)
+    plain = NoisyLabelClassifier(model="linear", random_state=0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            "tolerant.own_data.classifiers.learn_committee.has_whole_matrix", lambda *counts: False
+        )
+        plain.fit(X, given)
+    assert model._predictor.tau >= plain._predictor.tau
+    assert recall_score(true, model.predict(X)) >= recall_score(true, plain.predict(X))
 
 
 def test_few_rows_are_tried_without_boosting(blobs):

@@ -39,6 +39,11 @@ def sample_to_fit(num_rows: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).permutation(num_rows)[:FIT_ROWS]
 
 
+def has_whole_matrix(num_rows: int, num_classes: int, entries_a_row: float = _ENTRIES_A_ROW) -> bool:
+    """Whether so many rows tell how often each class gets the label of each other one."""
+    return num_classes**2 <= entries_a_row * num_rows
+
+
 def fit_noise_model(
     given_labels: NDArray[np.int64], probs: NDArray[np.floating], *, entries_a_row: float = _ENTRIES_A_ROW
 ) -> NoiseModel:
@@ -48,7 +53,7 @@ def fit_noise_model(
     all mistakes equally likely. With ten the fit would take minutes, find too much noise, rank no better.
     """
     num_rows, num_classes = probs.shape
-    kind = OneRate if num_classes**2 > entries_a_row * num_rows else WholeMatrix
+    kind = WholeMatrix if has_whole_matrix(num_rows, num_classes, entries_a_row) else OneRate
     model: NoiseModel = kind.guess(num_classes, _FIRST_GUESS)
     best_fit, best = -np.inf, model
     for sharpness in map(float, _SHARPNESS):

@@ -1,4 +1,4 @@
-"""Predictions moved towards rare classes, as far as the given labels ask for it."""
+"""Predictions moved towards rare classes, as far as the labels ask for it."""
 
 from __future__ import annotations
 
@@ -31,22 +31,53 @@ def agreement(given_labels: np.ndarray, choice: np.ndarray, num_classes: int) ->
     0.625
     """
     right = np.bincount(given_labels[given_labels == choice], minlength=num_classes)
-    counts = np.bincount(given_labels, minlength=num_classes)
+    return _both_alike(right, np.bincount(given_labels, minlength=num_classes))
+
+
+def agreement_with_true(given_labels: np.ndarray, choice: np.ndarray, to_true: np.ndarray) -> float:
+    """The same with true labels, as far as they follow from how labels go wrong: ``to_true`` is T inverted.
+
+    Of the rows that are predicted as one class T turns the counts of true labels into those of given ones.
+
+    Here the model is always right, and three in ten labels of class 1 were lost:
+
+    >>> true = np.repeat([0, 1], 10)
+    >>> given = np.where(np.arange(20) % 10 < 3, 0, true)
+    >>> T = np.array([[1.0, 0.0], [0.3, 0.7]])
+    >>> round(agreement(given, true, 2), 3), round(agreement_with_true(given, true, np.linalg.inv(T)), 3)
+    (0.867, 1.0)
+    """
+    num_classes = len(to_true)
+    pairs = np.bincount(choice * num_classes + given_labels, minlength=num_classes**2)
+    predicted_and_true = np.maximum(pairs.reshape(num_classes, num_classes) @ to_true, 0)
+    return _both_alike(predicted_and_true.diagonal(), predicted_and_true.sum(axis=0))
+
+
+def _both_alike(right: np.ndarray, counts: np.ndarray) -> float:
     there = counts > 0
     return float((right.sum() / counts.sum() + (right[there] / counts[there]).mean()) / 2)
 
 
 def choose_tau(
-    given_labels: np.ndarray, probs: np.ndarray, prior: np.ndarray, class_weight: ClassWeight
+    given_labels: np.ndarray,
+    probs: np.ndarray,
+    prior: np.ndarray,
+    class_weight: ClassWeight,
+    transition: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """(tau, the agreement with it), for predictions of rows that the models have not seen.
 
-    "auto" takes the best of 0, 1/8 .. 1.
+    "auto" takes the best of 0, 1/8 .. 1. With the ``transition`` matrix T of the labels it is the agreement
+    with true labels.
     """
     taus = {"auto": _TAUS, "none": _TAUS[:1], "balanced": _TAUS[-1:]}[class_weight]
-    found = [
-        agreement(given_labels, (probs / np.where(prior > 0, prior, 1.0) ** tau).argmax(1), probs.shape[1])
-        for tau in taus
-    ]
+    to_true = None if transition is None else np.linalg.pinv(transition)
+    found = []
+    for tau in taus:
+        choice = (probs / np.where(prior > 0, prior, 1.0) ** tau).argmax(1)
+        if to_true is None:
+            found.append(agreement(given_labels, choice, probs.shape[1]))
+        else:
+            found.append(agreement_with_true(given_labels, choice, to_true))
     best = int(np.argmax(found))  # the first: the least change
     return float(taus[best]), found[best]
