@@ -142,6 +142,17 @@ def test_ctrl_c_saves_in_the_middle_of_an_epoch(tmp_path, held_out):
     assert_same(fit(**run, checkpoint=tmp_path, checkpoint_every=100), wanted)
 
 
+def test_the_speed_of_a_resumed_epoch_is_that_of_the_rows_since(tmp_path, monkeypatch):
+    monkeypatch.setattr("tolerant.train.engine.device.Clock.marked_s", lambda clock: 1.0)
+    recipe = replace(RECIPE, epochs=2)
+    run = {"model": Interrupting(), "recipe": recipe, "prune": None, "checkpoint": tmp_path}
+    Interrupting.calls, Interrupting.at = 0, 5 + 2  # all batches of the first epoch, two of the second
+    with pytest.raises(KeyboardInterrupt):
+        fit(**run)
+    whole, resumed = (record["images_per_s"] for record in fit(**run).history)
+    assert whole - resumed == 2 * recipe.batch_size
+
+
 def test_ctrl_c_without_a_folder_just_ends():
     before = signal.getsignal(signal.SIGINT)  # started in the background, a process ignores it
     Interrupting.calls, Interrupting.at = 0, 2
@@ -363,6 +374,21 @@ def test_best_weights_on_disk_are_the_chosen_epochs(tmp_path, uninterrupted):
     stored = load_file(tmp_path / f"best-{uninterrupted.epoch:05d}.safetensors")
     for name, tensor in uninterrupted.model.state_dict().items():
         assert torch.equal(stored[name], tensor)
+
+
+def test_best_weights_are_written_once(tmp_path, monkeypatch):
+    """Those of ResNet-34 are 85 MB; most epochs are not better than the best before."""
+    written: list[str] = []
+    write = tolerant.train.engine.checkpoint.write_atomic
+
+    def note(path, data):
+        written.append(path.name)
+        write(path, data)
+
+    monkeypatch.setattr("tolerant.train.engine.checkpoint.write_atomic", note)
+    fit(checkpoint=tmp_path)
+    best = [name for name in written if name.startswith("best-")]
+    assert len(best) == len(set(best)) < 30
 
 
 def test_only_its_own_files_are_cleared_away(tmp_path):
