@@ -915,6 +915,12 @@ def test_a_column_that_is_the_label_again_is_named(copy: list[Any], tmp_path: Pa
     load(path, ignore=["again"])  # warnings are errors
 
 
+def test_a_column_that_is_coarser_than_the_label_is_no_copy(tmp_path: Path) -> None:
+    """Though it is one in the first rows: what follows from the label may still be a good feature."""
+    labels = ["oak", "cat"] * 30 + ["pine", "dog"] * 10
+    load(people(tmp_path, label=labels, again=["plant", "animal"] * 40))
+
+
 def test_a_column_that_tells_most_labels_is_not_the_label_again(tmp_path: Path) -> None:
     load(people(tmp_path, near=[0, 1] * 39 + [1, 1]))
 

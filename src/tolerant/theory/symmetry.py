@@ -13,6 +13,7 @@ from tolerant.checks import check_transition
 if TYPE_CHECKING:
     from torch import Tensor
 
+_SPREAD = 1e-6  # of sums that count as constant, relative to their mean
 _ROUNDING = 1e-12  # a diagonal ahead by less, as 1 - 2/3 is of 1/3, is not ahead
 
 
@@ -21,14 +22,13 @@ def symmetry_constant(
     num_classes: int,
     *,
     num_samples: int = 1000,
-    tolerance: float = 1e-6,
     seed: int = 0,
 ) -> float | None:
     r"""C of eq. 3, :math:`\sum_j L(f(x), j) = C` for all predictions, or None if there is none.
 
     ``loss_fn(logits [n, c], labels [n])`` gives one value per row (``reduction="none"``). The sums are
-    compared over random float64 logits of many scales, the uniform prediction and near-one-hot ones;
-    "constant" means within ``tolerance`` of the mean, relative to it.
+    compared over random float64 logits of many scales, the uniform prediction and near-one-hot ones.
+    They count as constant if they are within a millionth of their mean.
 
     >>> import torch
     >>> def mae(logits, labels):
@@ -54,7 +54,7 @@ def symmetry_constant(
         total += values
     mean = float(total.mean())
     spread = float((total - mean).abs().max())
-    return mean if spread <= tolerance * abs(mean) else None  # False for NaN and infinity
+    return mean if spread <= _SPREAD * abs(mean) else None  # False for NaN and infinity
 
 
 def is_symmetric(loss_fn: Callable[[Tensor, Tensor], Tensor], num_classes: int) -> bool:
