@@ -139,3 +139,12 @@ def test_a_refusal_does_not_quote_a_whole_book(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert len(said) < 5000
     assert said.endswith("or pass min_per_class=1 (--min-per-class 1)\n")
+
+
+def test_ctrl_c_before_anything_has_begun_is_quiet(monkeypatch, capsys):
+    """The commands are still being imported, which takes a second."""
+    monkeypatch.setattr("tolerant.cli.make_app", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == ""

@@ -631,6 +631,20 @@ def test_every_text_has_contrast(browser: Browser, review: Path, scheme: str) ->
     assert dark == (scheme == "dark")
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_name_of_a_class_has_the_width_of_its_card(browser: Browser, review: Path, width: int) -> None:
+    """Beside "Suggested" and the share, a word of seven letters was cut in two on a phone."""
+    browser.command(
+        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=True
+    )
+    browser.open(review)
+    share = browser.run(
+        "const width = (name) => document.querySelector(`.card ${name}`).clientWidth;"
+        "return width('.beliefs .name') / width('.beliefs')"
+    )
+    assert share > 0.6
+
+
 def test_files_of_a_long_folder_are_told_apart(browser: Browser, small_page: Callable[..., Path]) -> None:
     ids = [f"{'archive of the clinic, second part/' * 3}{row:03}.png" for row in range(60)]
     browser.open(small_page(("a", "b"), ids))
