@@ -30,6 +30,7 @@ from tolerant.own_data.choose_features import to_tune
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.member import is_classifier
 from tolerant.own_data.learn import learn
+from tolerant.own_data.learned import Learned
 from tolerant.own_data.settings import Settings
 from tolerant.suspects.arguments import as_numpy
 from tolerant.train.engine.device import pick_device
@@ -219,11 +220,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         sample_weight = self._total_weight(X, labels, classes, sample_weight)
         if not go_on:
             self._reader = InputReader.fit(X, own=is_classifier(self.model))
-        if groups is not None:
-            groups = as_numpy(groups)
-            check_no_missing("groups", groups, "Give a row that belongs to no other a name of its own.")
-            groups = check_array(groups, input_name="groups", ensure_2d=False, dtype=None)
-            check_consistent_length(X, groups)
+        groups = _read_groups(groups, X)
         dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         learned = learn(
@@ -236,6 +233,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             progress="auto" if self.verbose else "quiet",
         )
         self.classes_ = classes
+        self._keep(learned)
+        return self
+
+    def _keep(self, learned: Learned) -> None:
+        """Set the attributes that a fit leaves behind."""
         self._predictor = learned.fitted
         if isinstance(learned.fitted, Committee):
             several = len(learned.fitted.fitted) > 1
@@ -252,7 +254,6 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         rate = learned.suspects.noise_rate
         self.noise_rate_ = rate.estimate
         self.noise_rate_interval_ = (rate.low, rate.high)
-        return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of `classes_`, float32 (n, classes)."""
@@ -352,3 +353,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         pretrained = self._extractor is not None
         settings = Settings(**named, standardise=not self._reader.sparse, pretrained=pretrained, seed=seed)
         return to_tune(settings, self.features, self.tune)
+
+
+def _read_groups(groups: Any, X: Any) -> Any:
+    """An array with a value for each row of X, or None where the user gave none."""
+    if groups is None:
+        return None
+    groups = as_numpy(groups)
+    check_no_missing("groups", groups, "Give a row that belongs to no other a name of its own.")
+    groups = check_array(groups, input_name="groups", ensure_2d=False, dtype=None)
+    check_consistent_length(X, groups)
+    return groups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from tolerant.cli.training import chosen_settings, next_command, train_and_print
 from tolerant.own_data import Settings
 from tolerant.review.page import MOST_SHOWN, write_page
 from tolerant.review.sample import draw_sample
+
+if TYPE_CHECKING:
+    from tolerant.own_data import SavedRun
 
 
 @opt.with_data_options()
@@ -48,14 +51,7 @@ def audit(
     Over several processes: torchrun --nproc-per-node N -m tolerant audit ...
     """
     options = dict(locals())  # the arguments, before there are other variables
-    from tolerant.own_data.all_rows import write_all_rows
-    from tolerant.own_data.run_folder import (
-        holds_run,
-        load_run,
-        remove_finished_checkpoints,
-        using,
-        write_list_and_page,
-    )
+    from tolerant.own_data.run_folder import holds_run, load_run
 
     if not holds_run(source):
         opt.refuse(context, ("sample",), "is for a run: train first, then name the run folder")
@@ -74,15 +70,20 @@ def audit(
         raise typer.BadParameter(
             f"{out} holds another run, whose list would be lost; name a new folder", param_hint="--out"
         )
+    if sample is None:
+        _list_suspects(run, out, limit, all_rows)
+        return
+    opt.refuse(context, ("limit", "all_rows"), "is for the suspects; --sample draws rows instead of them")
+    _draw_sample(run, out, sample)
+
+
+def _list_suspects(run: SavedRun, out: Path, limit: int, all_rows: bool) -> None:
+    """Write the list and the page of a run."""
+    from tolerant.own_data.all_rows import write_all_rows
+    from tolerant.own_data.run_folder import remove_finished_checkpoints, using, write_list_and_page
+
     dataset = run.load_rows()
     suspects, history = run.suspects(dataset), run.history()
-    if sample is not None:
-        opt.refuse(context, ("limit", "all_rows"), "is for the suspects; --sample draws rows instead of them")
-        drawn = draw_sample(suspects, dataset, run.audit["reviewed"], sample, seed=run.spec.get("seed", 0))
-        with using(out, [run.source.name, *run.corrections]):
-            write_page(out / "sample.html", drawn, dataset, title=run.title, limit=len(drawn), sample=True)
-        print_sample(drawn, out)
-        return
     reasons = run.reasons(dataset, suspects)
     with using(out, [run.source.name, *run.corrections]):
         write_list_and_page(out, suspects, dataset, history, reasons, title=run.title, limit=limit)
@@ -90,3 +91,15 @@ def audit(
             write_all_rows(out / "rows.csv", run, dataset, suspects)
         remove_finished_checkpoints(out)
     print_suspects(suspects, out, next_command(run.source, run.corrections, out=out))
+
+
+def _draw_sample(run: SavedRun, out: Path, count: int) -> None:
+    """Write the page of rows drawn at random."""
+    from tolerant.own_data.run_folder import using
+
+    dataset = run.load_rows()
+    reviewed, seed = run.audit["reviewed"], run.spec.get("seed", 0)
+    drawn = draw_sample(run.suspects(dataset), dataset, reviewed, count, seed=seed)
+    with using(out, [run.source.name, *run.corrections]):
+        write_page(out / "sample.html", drawn, dataset, title=run.title, limit=len(drawn), sample=True)
+    print_sample(drawn, out)

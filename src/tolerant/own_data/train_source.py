@@ -60,11 +60,7 @@ def train_source(
     ranks, folder = current_ranks(), Path(folder)
     # Before anything is read: who shares the folder with another training learns it at once.
     with nullcontext() if ranks.rank else using(folder, [source.name, *corrections]):
-        side = picture_side(features)
-        if settings.model == PRETRAINED:
-            features, side = NONE, picture_side(settings.model_args.get("features", AUTO))
-        if features == AUTO and settings.model not in (AUTO, NETWORK):
-            features, side = NONE, None  # who names a network means it to see the pictures
+        features, side = _features_and_side(settings, features)
         place = str(pick_device(device))
         data = CorrectedRows.read(
             source.with_roles(say),
@@ -100,6 +96,15 @@ def train_source(
             save_run(folder, learned, data, fingerprint=fingerprint, limit=limit)
             remove_checkpoints(folder)
         return learned
+
+
+def _features_and_side(settings: Settings, features: str) -> tuple[str, int | None]:
+    """The extractor whose features are read, and how large pictures are wanted (`picture_side`)."""
+    if settings.model == PRETRAINED:  # which is the extractor's network itself
+        return NONE, picture_side(settings.model_args.get("features", AUTO))
+    if features == AUTO and settings.model not in (AUTO, NETWORK):
+        return NONE, None  # who names a network means it to see the pictures
+    return features, picture_side(features)
 
 
 def _with_characters(settings: Settings) -> bool | Literal["auto"]:

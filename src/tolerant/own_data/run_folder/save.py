@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tolerant import __version__
 from tolerant.data.dataset import NoisyDataset
@@ -42,7 +43,18 @@ def save_run(
     digest = _digest(fingerprint, learned)
     model = _write_model(folder, learned, digest)
     history = learned.fitted.history if isinstance(learned.fitted, TrainResult) else []
-    audit = {
+    write_tensors(folder / "audit.safetensors", _audit(learned, data), digest)
+    write_json(folder / "history.json", history)
+    title = Path(os.path.abspath(data.source.name)).name  # so that even "." has a name
+    reasons = find_reasons(learned.predict, data.dataset, data.encoder, learned.suspects)
+    write_list_and_page(folder, learned.suspects, data.dataset, history, reasons, title=title, limit=limit)
+    spec = {**_spec(folder, learned, data), "fingerprint": fingerprint, DIGEST: digest, **model}
+    write_json(folder / "spec.json", spec)
+
+
+def _audit(learned: Learned, data: CorrectedRows) -> dict[str, Tensor]:
+    """What is known of every row, and the evidence about the suspects."""
+    arrays = {
         "given_labels": data.corrected.given_labels,
         "original_labels": data.dataset.given_labels,
         "reviewed": data.corrected.reviewed,
@@ -52,36 +64,30 @@ def save_run(
         "input_digests": data.input_digests,
     }
     if learned.trained_as is not None:
-        audit["trained_as"] = learned.trained_as
+        arrays["trained_as"] = learned.trained_as
     if (evidence := learned.suspects.evidence) is not None:
-        audit |= {name: getattr(evidence, name) for name in EVIDENCE}
-    write_tensors(folder / "audit.safetensors", {n: torch.from_numpy(a) for n, a in audit.items()}, digest)
-    write_json(folder / "history.json", history)
-    title = Path(os.path.abspath(data.source.name)).name  # so that even "." has a name
-    reasons = find_reasons(learned.predict, data.dataset, data.encoder, learned.suspects)
-    write_list_and_page(folder, learned.suspects, data.dataset, history, reasons, title=title, limit=limit)
-    write_json(
-        folder / "spec.json",
-        {
-            "format": FORMAT,
-            "version": __version__,
-            "fingerprint": fingerprint,
-            DIGEST: digest,
-            "source": stored_source(data.source, folder),
-            "labels": [stored_path(path, folder) for path in data.corrections],
-            "label_digest": data.label_digest,
-            "dropped": data.dropped.tolist(),
-            "features": stored_features(data.encoder.to_dict(), folder),
-            "seed": learned.seed,
-            "k": learned.k,
-            "doubt_prior": None if learned.doubt_prior is None else learned.doubt_prior.tolist(),
-            "doubt_tau": learned.doubt_tau,
-            "doubt_of_true": learned.doubt_of_true,
-            "rate_is_lower_bound": learned.suspects.noise_rate.at_least,
-            "tried": [asdict(tried) for tried in learned.tried],
-            **model,
-        },
-    )
+        arrays |= {name: getattr(evidence, name) for name in EVIDENCE}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _spec(folder: Path, learned: Learned, data: CorrectedRows) -> dict[str, Any]:
+    """Where the rows came from, how they became inputs, and what was said of them; not of the model."""
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "source": stored_source(data.source, folder),
+        "labels": [stored_path(path, folder) for path in data.corrections],
+        "label_digest": data.label_digest,
+        "dropped": data.dropped.tolist(),
+        "features": stored_features(data.encoder.to_dict(), folder),
+        "seed": learned.seed,
+        "k": learned.k,
+        "doubt_prior": None if learned.doubt_prior is None else learned.doubt_prior.tolist(),
+        "doubt_tau": learned.doubt_tau,
+        "doubt_of_true": learned.doubt_of_true,
+        "rate_is_lower_bound": learned.suspects.noise_rate.at_least,
+        "tried": [asdict(tried) for tried in learned.tried],
+    }
 
 
 def _digest(fingerprint: str, learned: Learned) -> str:

@@ -18,41 +18,8 @@ _OURS = ("row_id", "given_label", "row_digest")
 def write(folder: Path, suspects: SuspectRows) -> str:
     """`tasks.json` and `label_config.xml`."""
     kind = suspects.kind
-    contents: list[Any]
-    if kind == "image":
-        # As its server gives out local files, from the root it has unless it is told another.
-        files = suspects.files
-        contents = (
-            suspects.pictures()
-            if files is None
-            else [f"/data/local-files/?d={quote(file.lstrip('/'))}" for file in files]
-        )
-    else:
-        contents = list(suspects.texts() if kind == "text" else suspects.cells())
     tasks = [
-        {
-            "data": {
-                kind: content,
-                "row_id": row["id"],
-                "given_label": row["given_label"],
-                "row_digest": row["row_digest"],
-            },
-            "predictions": [
-                {
-                    "model_version": "tolerant",
-                    "score": row["doubt"],
-                    "result": [
-                        {
-                            "from_name": "label",
-                            "to_name": "item",
-                            "type": "choices",
-                            "value": {"choices": [row["suggested_label"]]},
-                        }
-                    ],
-                }
-            ],
-        }
-        for row, content in zip(suspects.rows(), contents, strict=True)
+        _task(kind, content, row) for row, content in zip(suspects.rows(), _contents(suspects), strict=True)
     ]
     write_atomic(folder / "tasks.json", json.dumps(tasks, indent=1))
     choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in suspects.class_names)
@@ -72,6 +39,37 @@ def write(folder: Path, suspects: SuspectRows) -> str:
         f"{local}In Label Studio: a project with label_config.xml (Settings, Labeling Interface, Code), "
         "import tasks.json, order the tasks by prediction score. Export as JSON or JSON-MIN for --labels."
     )
+
+
+def _contents(suspects: SuspectRows) -> list[Any]:
+    """What is shown of each row: a picture or its address, a text, or cells by column."""
+    if suspects.kind == "text":
+        return suspects.texts()
+    if suspects.kind == "table":
+        return list(suspects.cells())
+    if suspects.files is None:
+        return list(suspects.pictures())
+    # As its server gives out local files, from the root it has unless it is told another.
+    return [f"/data/local-files/?d={quote(file.lstrip('/'))}" for file in suspects.files]
+
+
+def _task(kind: str, content: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """A row as a task, with the suggested label as a prediction."""
+    result = {
+        "from_name": "label",
+        "to_name": "item",
+        "type": "choices",
+        "value": {"choices": [row["suggested_label"]]},
+    }
+    return {
+        "data": {
+            kind: content,
+            "row_id": row["id"],
+            "given_label": row["given_label"],
+            "row_digest": row["row_digest"],
+        },
+        "predictions": [{"model_version": "tolerant", "score": row["doubt"], "result": [result]}],
+    }
 
 
 def is_export(content: Any) -> bool:
