@@ -47,7 +47,7 @@ from tolerant.experiment.spec import rows_by_key
 from tolerant.experiment.time_left import GridProgress
 from tolerant.experiment.training_data import TrainingData, training_data
 from tolerant.locks import FileLock
-from tolerant.train import Job
+from tolerant.train import Fleet, Job
 
 VOLATILE = ("time_s", "device_s", "peak_mem_mib", "finished", "hardware", "commit", "started_from")
 
@@ -410,6 +410,27 @@ def test_open_set_rows_belong_to_no_class(data_folder: Path) -> None:
     outside = data.train.true_labels == -1
     assert outside.mean() == pytest.approx(0.4, abs=0.01)
     assert data.train.flipped.mean() == pytest.approx(data.realised_noise_rate)
+
+
+def test_runs_that_share_a_device_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second alone, two beside another run: two of its three seconds; the other has one of its two."""
+    clock = iter([0.0, 0.0, 1.0, 3.0, 3.0])
+    monkeypatch.setattr(local.time, "perf_counter", lambda: next(clock))
+    shares = local._Shares()
+    shares.start("first")
+    shares.start("second")
+    assert shares.end("first") == {"wall_s": 3.0, "share": pytest.approx(2 / 3)}
+    assert shares.end("second") == {"wall_s": 2.0, "share": pytest.approx(1 / 2)}
+
+
+def test_the_time_of_a_resumed_run_is_that_of_all_its_epochs(tmp_path: Path) -> None:
+    """Its own clock goes on, while that of the process starts anew."""
+    (spec,) = tiny("lq", epochs=1)
+    data, cpu = training_data(spec), torch.device("cpu")
+    job = one_run.make_job(spec, data, tmp_path, None)
+    result = replace(Fleet(device=cpu, progress="quiet").run_one(job), time_s=100.0)
+    made, _ = row_module.make_row(spec, data, result, cpu, wall_s=2.0, share=0.5, side_by_side=2)
+    assert (made["time_s"], made["device_s"]) == (100.0, 50.0)
 
 
 def test_progress_goes_on_when_stored_runs_took_no_time(capsys: pytest.CaptureFixture[str]) -> None:

@@ -348,6 +348,7 @@ def test_a_changed_grid_of_rounds_is_changed_in_its_rounds():
     assert dict(first.loss_args) == {"q": 0.3}
     assert (first.mixup, second.mixup) == (None, 0.5)
     assert 0 < last.relabel.start_epoch < last.epochs < spec.rounds[-1].relabel.start_epoch
+    assert all(each.epochs == 1 for each in changed(spec, {"epochs": 2}).rounds), "and none has none"
     assert RunSpec.from_dict(json.loads(json.dumps(shorter.to_dict()))) == shorter
 
 
