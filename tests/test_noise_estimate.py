@@ -67,6 +67,15 @@ def test_confident_joint_equals_cleanlab_where_all_rows_of_a_class_agree() -> No
         assert np.array_equal(confident_joint(given, probs), theirs)
 
 
+def test_a_row_as_sure_as_the_mean_is_confident_whatever_the_mean_rounds_to() -> None:
+    given = np.array([0, 0, 0, 1, 1, 1, 1])
+    first = np.array([0.8, 0.8, 0.8, 0.8, 0.2, 0.2, 0.2])
+    probs = np.stack([first, 1 - first], 1)
+    assert probs[given == 0, 0].mean() > 0.8
+    theirs = cleanlab.count.compute_confident_joint(given, probs)
+    assert confident_joint(given, probs).tolist() == theirs.tolist() == [[3, 0], [1, 3]]
+
+
 def test_confident_joint_equals_cleanlab_where_halves_are_rounded() -> None:
     """Few rows: a calibrated count is often a half, or misses it by the last digit."""
     rng = np.random.default_rng(4)

@@ -57,6 +57,15 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         draw_sample(suspects, data, np.ones(400, bool), 5, seed=0)
 
 
+def test_the_page_of_a_sample_knows_of_how_many_of_the_rows_it_speaks(tmp_path: Path) -> None:
+    """The reviewed quarter is right, so what it finds is a share of the other three."""
+    data, suspects, reviewed = rows()
+    drawn = draw_sample(suspects, data, reviewed, 20, seed=0)
+    for sample, said in ((True, '"sampleOf":0.75'), (False, '"sampleOf":null')):
+        write_page(tmp_path / "page.html", drawn, data, sample=sample)
+        assert said in (tmp_path / "page.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("rate", "headline"),
     [
