@@ -245,8 +245,9 @@ def test_a_rare_class_that_is_taken_for_noise_is_named():
     X = rng.normal(size=(1000, 4)) + 2.0 * y[:, None]
     with pytest.warns(
         UserWarning, match=r"hardly recognises '1' \(24 rows, predicted for 0\).*--class-weight balanced"
-    ):
+    ) as warned:
         NoisyLabelClassifier(epochs=6, folds=2, random_state=0).fit(X, y)
+    assert {warning.filename for warning in warned} == {__file__}, "the caller's line, not ours"
     model = NoisyLabelClassifier(epochs=6, folds=2, class_weight="balanced", random_state=0).fit(X, y)
     assert model.predict(X[y == 1]).mean() > 0.8, "what the warning advises"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
+from tolerant.hints import warn_caller
 from tolerant.suspects.lost_classes import LEAST_TO_MISS, lost_classes
 
 
@@ -21,10 +21,9 @@ def warn_of_missing_classes(class_names: Sequence[str], trained: np.ndarray, pre
     missing = np.flatnonzero(rare & (shares * predicted.sum() >= LEAST_TO_MISS) & (predicted == 0))
     if len(missing):
         named = [f"{class_names[c]!r} ({shares[c]:.0%} of the training rows)" for c in missing.tolist()]
-        warnings.warn(
+        warn_caller(
             f"no row is labelled {', '.join(named[:5])}. If there should be some, train with "
-            "class_weight='balanced' (--class-weight balanced)",
-            stacklevel=3,
+            "class_weight='balanced' (--class-weight balanced)"
         )
 
 
@@ -33,9 +32,8 @@ def warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
     lost = lost_classes(dataset.given_labels, probs.argmax(axis=1), dataset.class_names)
     if lost:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-        warnings.warn(
+        warn_caller(
             f"the model hardly recognises {', '.join(lost[:5])}{more}, so rows of that class are listed "
             "whether right or wrong, and the noise rate means little. A rare class looks like noise. To have "
-            "it predicted: class_weight='balanced' (--class-weight balanced)",
-            stacklevel=3,
+            "it predicted: class_weight='balanced' (--class-weight balanced)"
         )
