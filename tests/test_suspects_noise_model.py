@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tolerant.suspects import find_suspects, whole_matrix
+from tolerant.suspects import blocks, find_suspects
 from tolerant.suspects.noise_model import fit_noise_model, posterior
 from tolerant.suspects.one_rate import OneRate
 from tolerant.suspects.rate import rate_interval
@@ -116,7 +116,7 @@ def test_log_odds_are_bayes_rule_in_any_blocks(block: int, monkeypatch: pytest.M
     average = np.where(np.eye(4, dtype=bool), 1 - rate, rate / 3)
     halfway = (model.transition + average) / 2
     sharp = probs**model.sharpness
-    monkeypatch.setattr(whole_matrix, "_BLOCK", block)
+    monkeypatch.setattr(blocks, "NUMBERS", block)
     for g, row, found in zip(given, sharp, model.log_odds_right(given, probs), strict=True):
         joint = row * halfway[:, g]
         assert found == pytest.approx(np.log(joint[g] / (joint.sum() - joint[g])))

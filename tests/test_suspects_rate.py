@@ -14,7 +14,7 @@ import pytest
 from sklearn.model_selection import cross_val_predict
 
 from tolerant import find_suspects
-from tolerant.suspects import RateInterval, anchors
+from tolerant.suspects import RateInterval, anchors, blocks
 from tolerant.suspects.anchors import _by_surest, fit_anchors
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -168,7 +168,7 @@ def test_unmixing_is_the_same_in_any_blocks(block: int, monkeypatch: pytest.Monk
     unsure /= unsure.sum(axis=1, keepdims=True)
     choice, sure = anchors._unmix(unsure, matrix + 1e-7)
     assert (choice == true).mean() > (unsure.argmax(axis=1) == true).mean() + 0.01
-    monkeypatch.setattr(anchors, "_BLOCK", block)
+    monkeypatch.setattr(blocks, "NUMBERS", block)
     again, as_sure = anchors._unmix(unsure, matrix + 1e-7)
     assert (again == choice).all()
     np.testing.assert_allclose(as_sure, sure)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tolerant.noise.estimate import Probs, most_likely_true_share
+from tolerant.suspects.blocks import blocks
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -38,7 +39,6 @@ _UNMIXINGS = 2  # a third moved the rate by less than a point
 _STEPS = 5  # of EM: 30 made noise of the predictions' own noise
 _LEAST_FOR_A_LINE = 10  # rows of a class; of fewer the labels are counted, however sure the model is
 _SHARE_STEPS = 20
-_BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
 _LEAST = 1e-7  # of an entry of T: every label stays possible
 
 
@@ -139,12 +139,11 @@ def _unmix(probs: Probs, transition: Matrix) -> tuple[Labels, Matrix]:
     """
     num_rows, num_classes = probs.shape
     choice, sure = np.empty(num_rows, np.int64), np.empty(num_rows)
-    step = max(1, _BLOCK // num_classes)
-    for start in range(0, num_rows, step):
-        some = np.maximum(probs[start : start + step].astype(np.float64), 1e-9)
+    for part in blocks(num_rows, num_classes):
+        some = np.maximum(probs[part].astype(np.float64), 1e-9)
         true = some
         for _ in range(_STEPS):
             true = true * ((some / (true @ transition)) @ transition.T)
-        choice[start : start + step] = true.argmax(axis=1)
-        sure[start : start + step] = true.max(axis=1) / true.sum(axis=1)
+        choice[part] = true.argmax(axis=1)
+        sure[part] = true.max(axis=1) / true.sum(axis=1)
     return choice, sure

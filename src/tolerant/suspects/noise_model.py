@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tolerant.suspects.blocks import blocks
 from tolerant.suspects.one_rate import OneRate
 from tolerant.suspects.whole_matrix import WholeMatrix, sharpen
 
@@ -31,7 +32,6 @@ _SHARPNESS = np.geomspace(12.0, 0.25, 14)
 FIT_ROWS = 20_000  # rows that it is fitted to: a sampling error of 0.4 points at most
 _FIRST_GUESS = 0.2  # the share of labels drawn at random
 _ENTRIES_A_ROW = 10.0
-_BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
 
 
 def sample_to_fit(num_rows: int) -> NDArray[np.int64]:
@@ -69,9 +69,7 @@ def posterior(
     """[N, C]: how probable each class is, given the row and its label."""
     num_rows, num_classes = probs.shape
     transition, found = model.transition, np.empty((num_rows, num_classes), np.float32)
-    step = max(1, _BLOCK // num_classes)
-    for start in range(0, num_rows, step):
-        part = slice(start, start + step)
+    for part in blocks(num_rows, num_classes):
         joint = sharpen(probs[part], model.sharpness) * transition[:, given_labels[part]].T + 1e-300
         found[part] = joint / joint.sum(axis=1, keepdims=True)
     return found

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from tolerant.noise.estimate import Probs
 from tolerant.noise.transition import symmetric
+from tolerant.suspects.blocks import blocks
 from tolerant.suspects.whole_matrix import Labels, Matrix, sharpen
 
 Index = NDArray[np.int64]
 
 _STILL = 3e-6  # a single number, which all rows determine, can be had more exactly than a matrix
 _MOST_ITERATIONS = 100
-_BLOCK = 1 << 20  # numbers in one temporary: 8 MiB
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,7 @@ class OneRate:
         """
         num_rows, num_classes = probs.shape
         p_given, p_others = result = np.empty((2, num_rows))
-        step = max(1, _BLOCK // num_classes)
-        for start in range(0, num_rows, step):
-            part = slice(start, start + step)
+        for part in blocks(num_rows, num_classes):
             sharp = sharpen(probs[part], self.sharpness)
             place = (np.arange(len(sharp)), given_labels[part])
             p_given[part] = sharp[place]

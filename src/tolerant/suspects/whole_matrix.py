@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from tolerant.noise.estimate import Probs
 from tolerant.noise.transition import symmetric, uniform
+from tolerant.suspects.blocks import blocks
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 _STILL = 3e-4  # EM has ended when no entry of T moves by more: after 5 to 40 iterations
 _MOST_ITERATIONS = 100
-_BLOCK = 1 << 22  # numbers in one temporary: 32 MiB
 _LEAST_P = 1e-12
 
 
@@ -60,14 +60,13 @@ class WholeMatrix:
         average = symmetric(num_classes, 1.0 - self.transition.diagonal().mean())
         damped = (self.transition + average) / 2
         result = np.empty(num_rows)
-        step = max(1, _BLOCK // num_classes)
-        for start in range(0, num_rows, step):
-            given = given_labels[start : start + step]
-            joint = sharpen(probs[start : start + step], self.sharpness) * damped[:, given].T
+        for part in blocks(num_rows, num_classes):
+            given = given_labels[part]
+            joint = sharpen(probs[part], self.sharpness) * damped[:, given].T
             right = joint[np.arange(len(given)), given]
             joint[np.arange(len(given)), given] = 0.0
             wrong = joint.sum(axis=1)
-            result[start : start + step] = np.log(right + 1e-300) - np.log(wrong + 1e-300)
+            result[part] = np.log(right + 1e-300) - np.log(wrong + 1e-300)
         return result
 
     def _by_label(self, given_labels: Labels, probs: Probs) -> list[Matrix]:
