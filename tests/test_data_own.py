@@ -474,6 +474,25 @@ def test_a_date_on_no_calendar(cell: str) -> None:
         as_dates(pandas.Series([cell, *[("1.1.2020" if "." in cell else "2020/1/1")] * 20]), "when")
 
 
+@pytest.mark.parametrize(("form", "day_first"), [("%m/%d/%Y %H:%M", False), ("%d/%m/%Y", True)])
+def test_which_number_is_the_day_is_told_by_the_column(form: str, day_first: bool, tmp_path: Path) -> None:
+    when = pandas.date_range("2020-01-01", periods=40, freq="D")
+    frame = pandas.DataFrame({"when": when.strftime(form), "label": list("ab") * 20})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    encoder = load(tmp_path / "x.csv").encoder
+    assert encoder.columns[0].day_first is day_first
+    # Rows that do not tell are read as those of the training; so are they by the stored encoder.
+    again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    for each in (encoder, again):
+        found = each.transform(frame[8:9])
+        assert np.allclose(found, (8 - 19.5) / np.std(np.arange(40)))
+
+
+def test_both_numbers_cannot_be_the_day() -> None:
+    cells = ["13/1/2020", "1/13/2020"] * 10
+    assert as_dates(pandas.Series(cells), "when")[0] is None
+
+
 def test_a_date_that_is_none(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "d,label\n" + "2020-02-28,x\n2020-02-29,y\n" * 9 + "2021-02-29,x\n")
     with pytest.raises(

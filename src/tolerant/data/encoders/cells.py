@@ -16,8 +16,7 @@ from tolerant.extras import extra
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "#n/a"})
 # A column of numbers with a few words in it is a typing error; one with many is a set of codes.
 MOSTLY_NUMBERS = 0.9
-# Dates that mean one thing everywhere, with or without a time: 2024-12-31, 2024/12/31 and 31.12.2024. Not
-# 12/11/2024.
+# Dates that mean one thing everywhere, with or without a time: 2024-12-31, 2024/12/31 and 31.12.2024.
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 _CLOCK = r"(?: (?P<hour>\d{1,2})(?P<rest>:\d{2}(?::\d{2}(?:\.\d+)?)?))?"
 _DATES = (
@@ -25,6 +24,12 @@ _DATES = (
     rf"(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}}){_CLOCK}",
     rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}}){_CLOCK}",
 )
+# 12/11/2024 is a date only in a column that shows, by a day after the 12th, which of the numbers is the day.
+_DAY = r"(?:0?[1-9]|[12]\d|3[01])"
+_WITH_SLASHES = {
+    True: rf"(?P<day>{_DAY})/(?P<month>{_DAY})/(?P<year>\d{{4}}){_CLOCK}",
+    False: rf"(?P<month>{_DAY})/(?P<day>{_DAY})/(?P<year>\d{{4}}){_CLOCK}",
+}
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
 _GROUPED = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DECIMAL_COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
@@ -152,8 +157,31 @@ def _all_numbers(series: Any) -> np.ndarray | None:
     return None if np.isnan(numbers).any() else numbers
 
 
-def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
-    """(days since 1970, float64 (N,), where missing), or None for a column of words."""
+def is_day_first(series: Any) -> bool | None:
+    """Whether a column has dates such as 31/12/2024, or (False) such as 12/31/2024.
+
+    None if it has others, or none of which the day is after the 12th, or both.
+
+    >>> import pandas
+    >>> is_day_first(pandas.Series(["1/2/2024", "3/31/2024"])), is_day_first(pandas.Series(["1/2/2024"]))
+    (False, None)
+    """
+    words, empty = as_words(series)
+    cells = extra("pandas").Series(words[~empty], dtype=object)
+    if not cells.str.fullmatch(_WITH_SLASHES[True]).mean() >= MOSTLY_NUMBERS:  # NaN of no cells
+        return None
+    found = cells.str.extract(rf"^{_WITH_SLASHES[True]}$")
+    first, second = (found[part].astype(float).max() > 12 for part in ("day", "month"))
+    return None if first == second else bool(first)
+
+
+def as_dates(
+    series: Any, name: str, *, day_first: bool | None = None
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """(days since 1970, float64 (N,), where missing), or None for a column of words.
+
+    ``day_first``: `is_day_first` of the rows that were fitted; None: of these.
+    """
     pandas = extra("pandas")
     day = pandas.Timedelta(days=1)
     if pandas.api.types.is_datetime64_any_dtype(series.dtype):
@@ -166,7 +194,10 @@ def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
         return numbers, np.isnan(numbers)
     words, empty = as_words(series)
     cells = pandas.Series(words[~empty], dtype=object)
-    fits = {pattern: cells.str.fullmatch(pattern).mean() for pattern in _DATES}
+    patterns = [*_DATES]
+    if (order := is_day_first(series) if day_first is None else day_first) is not None:
+        patterns.append(_WITH_SLASHES[order])
+    fits = {pattern: cells.str.fullmatch(pattern).mean() for pattern in patterns}
     pattern = max(fits, key=fits.__getitem__)
     if fits[pattern] < MOSTLY_NUMBERS:
         return None, empty
@@ -186,6 +217,6 @@ def as_dates(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
 
 
 def _as_iso(date: re.Match[str]) -> str:
-    """A cell that one of `_DATES` matches as 2024-12-31, with the time behind it."""
+    """A cell of a date as 2024-12-31, with the time behind it."""
     clock = f" {date['hour']:0>2}{date['rest']}" if date["hour"] else ""
     return f"{date['year']}-{date['month']:0>2}-{date['day']:0>2}{clock}"

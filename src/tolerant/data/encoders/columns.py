@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tolerant.checks import check_numbers, check_words
-from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, not_numbers
+from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, is_day_first, not_numbers
 from tolerant.data.encoders.findings import MAX_CATEGORIES, Findings, counts_rows
 from tolerant.data.standardise import moments, standardise
 from tolerant.progress import progress_bar
@@ -28,6 +28,7 @@ class Column:
     mean: float = 0.0
     std: float = 1.0
     categories: tuple[str, ...] = ()
+    day_first: bool | None = None  # of dates such as 12/11/2024
 
     @property
     def feature_names(self) -> list[str]:
@@ -36,7 +37,10 @@ class Column:
 
     def features(self, series: Any) -> list[np.ndarray]:
         if self.kind != "category":
-            numbers, empty = (as_dates if self.kind == "date" else as_numbers)(series, self.name)
+            if self.kind == "date":
+                numbers, empty = as_dates(series, self.name, day_first=self.day_first)
+            else:
+                numbers, empty = as_numbers(series, self.name)
             if numbers is None:
                 raise ValueError(
                     f"column {self.name!r} held {self.kind}s in training; now it holds words. Write "
@@ -185,6 +189,8 @@ def _read_column(value: Any) -> Column:
     check_numbers([column.mean, column.std], "mean and std of a column", many=2)
     if column.kind not in get_args(ColumnKind) or not isinstance(column.missing, bool):
         raise ValueError(f"a column is of kind {column.kind!r}, with {column.missing!r} for missing cells")
+    if column.day_first not in (None, True, False):
+        raise ValueError(f"day_first of a column is true, false or null; got {column.day_first!r}")
     return column
 
 
@@ -222,7 +228,8 @@ def _fit_column(
     if kind != "category":
         if counts_rows(cells):
             findings.counters.append(repr(name))
-        return Column(name, kind, missing, *_moments(cells[~empty], name))
+        day_first = is_day_first(series) if kind == "date" else None
+        return Column(name, kind, missing, *_moments(cells[~empty], name), day_first=day_first)
     counts = Counter(cells[~empty])
     by_number = sorted(counts, key=lambda word: (-counts[word], word))
     frequent, rare = by_number[:MAX_CATEGORIES], by_number[MAX_CATEGORIES:]
