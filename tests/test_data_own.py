@@ -208,6 +208,9 @@ def test_no_class_folders(tmp_path: Path) -> None:
     picture(tmp_path / "0.png")
     with pytest.raises(ValueError, match="has no sub-folders; it needs one per class"):
         load(tmp_path)
+    (tmp_path / "mails.csv").write_text("a,label\n1,x\n")
+    with pytest.raises(ValueError, match=r"has no sub-folders; .*\. Was .*mails\.csv meant\?"):
+        load(tmp_path)
 
 
 def test_a_label_that_appears_once(pictures: Path) -> None:

@@ -10,6 +10,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.readers.listed import load_pictures, read_new_pictures
 from tolerant.data.readers.pictures import Size
+from tolerant.data.readers.row_files import SUFFIXES as TABLES
 from tolerant.data.readers.walk import SUFFIXES, Unused, find_pictures, readable, why_unused
 
 
@@ -46,9 +47,11 @@ def load_folder(
         )
     classes = sorted(entry for entry in folder.iterdir() if _is_class(entry))
     if not classes:
+        tables = sorted(entry for entry in folder.iterdir() if entry.name.lower().endswith(TABLES))
+        hint = f". Was {tables[0]} meant?" if tables else ""
         raise ValueError(
             f"{folder} has no sub-folders; it needs one per class, or give a CSV file that lists "
-            "the pictures in its columns file and label"
+            f"the pictures in its columns file and label{hint}"
         )
     if split is None and {entry.name for entry in classes} <= {"train", "test", "val", "valid"}:
         raise ValueError(f"{folder} is divided into {classes[0].name} ...: pass split='train'")
