@@ -270,6 +270,16 @@ def test_class_weight_moves_the_border():
     assert (balanced.predict(X) == 1).mean() > (plain.predict(X) == 1).mean() + 0.05
 
 
+def test_weights_must_leave_two_classes(blobs):
+    X, given, _ = blobs
+    first = (given == given[0]).astype(float)
+    with pytest.raises(ValueError, match="leave at least two classes a weight above 0; got 1"):
+        quick(folds=0).fit(X, given, sample_weight=first)
+    only = {label: float(label == given[0]) for label in np.unique(given).tolist()}
+    with pytest.raises(ValueError, match="leave at least two classes a weight above 0; got 1"):
+        quick(folds=0, class_weight=only).fit(X, given)
+
+
 def test_class_weights_do_not_make_hard_rows_look_wrong():
     """All labels are right. A model with balanced weights names the rare class where both overlap."""
     rng = np.random.default_rng(0)

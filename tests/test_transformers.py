@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from transformers import (
 )
 
 from tolerant import CCELoss, LqLoss, NCELoss, PruneSchedule, SumLoss
-from tolerant.adapters.transformers import FILE, PruneRows, TrainerLoss
+from tolerant.adapters.transformers import FILE, PruneRows, TrainerLoss, _higher_is_better
 from tolerant.train import Guards
 
 pytestmark = [
@@ -513,3 +514,13 @@ def test_trec_with_rule_votes(kind, data_folder, tmp_path):
     assert wrong[prune.kept.numpy()].mean() == pytest.approx(wrong.mean(), abs=0.02)
     most_common = np.bincount([row["labels"] for row in test]).max() / len(test)
     assert run.evaluate(test)["eval_accuracy"] > most_common + 0.05
+
+
+@pytest.mark.parametrize(
+    ("metric", "greater", "mode"),
+    [(None, None, "min"), ("eval_loss", None, "min"), ("accuracy", None, "max"), ("accuracy", False, "min")],
+)
+def test_the_best_epoch_is_that_of_the_least_loss_or_of_the_highest_other_metric(metric, greater, mode):
+    """As Trainer itself decides, unless it is told which is better."""
+    told = SimpleNamespace(metric_for_best_model=metric, greater_is_better=greater)
+    assert ("max" if _higher_is_better(told) else "min") == mode

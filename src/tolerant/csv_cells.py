@@ -26,10 +26,10 @@ def guard(text: str) -> str:
 
 
 def unguard(cell: str) -> str:
-    """The text that :func:`guard` was given.
+    """The text that :func:`guard` was given; a cell that nobody has guarded stays as it is.
 
-    >>> unguard("'=HYPERLINK(1)"), unguard("it's"), unguard(guard("'quoted'"))
-    ('=HYPERLINK(1)', "it's", "'quoted'")
+    >>> unguard("'=HYPERLINK(1)"), unguard("'tis"), unguard(guard("'quoted'"))
+    ('=HYPERLINK(1)', "'tis", "'quoted'")
     """
     return cell[1:] if cell.startswith("'") and _needs_guard(cell[1:]) else cell
 

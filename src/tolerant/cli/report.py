@@ -73,7 +73,7 @@ def _report_picture(store: Store, name: str, changed: str, out: Path) -> None:
         raise typer.BadParameter(mixed, param_hint="--changed")
     if not rows:
         typer.echo(NO_ROWS)
-        _mention_others(picture.rows(store, "all"), changed)
+        _mention_others(picture.rows(store, "all"))
         return
     typer.echo(save_figure(picture.draw(store, rows), out, name))
 
@@ -92,7 +92,7 @@ def _report_table(store: Store, name: str, changed: str, out: Path | None) -> No
     text = text_of(store, name, rows, table)
     typer.echo(aligned(text))
     if not rows:
-        _mention_others(select(store, name, changed="all"), changed)
+        _mention_others(select(store, name, changed="all"))
     if out is not None:
         write_atomic(out / f"{name}.md", text + "\n")
         write_atomic(out / f"{name}.csv", to_csv(table))
@@ -114,10 +114,11 @@ def _changes(rows: list[Row]) -> list[str]:
     return sorted({protocol_changes(row["spec"]["protocol"]) for row in rows})
 
 
-def _mention_others(rows: list[Row], changed: str) -> None:
+def _mention_others(rows: list[Row]) -> None:
+    """Where nothing can be shown: how many of all ``rows`` are of a changed protocol."""
     from tolerant.experiment.names import protocol_changes
 
     others = [row for row in rows if protocol_changes(row["spec"]["protocol"])]
-    if others and changed != "all":
+    if others:
         typer.echo(f"Rows of a changed protocol: {len(others)}; --changed all shows them.")
         typer.echo("\n".join(f"  --changed {change}" for change in _changes(others)))

@@ -61,8 +61,7 @@ def _words(
     rows = replace(
         dataset.subset(place), inputs=np.array(texts, object), ids=np.arange(len(texts)), groups=None
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of texts without a known word
+    with warnings.catch_warnings(action="ignore"):  # of texts without a known word
         # Words alone: features of so many changed texts would take half a minute.
         found_probs = probs(replace(encoder, extractor=None).trainable(rows))
     return _changes(found_probs, [[(word, "") for word in found] for found in names], suspects)

@@ -41,8 +41,7 @@ def made_by_rules(texts: Inputs, given_labels: np.ndarray) -> bool:
         max_leaf_nodes=_LEAVES_A_CLASS * int((counts > 0).sum()), random_state=0
     )
     selection = extra("sklearn.model_selection")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of classes with fewer rows than folds
+    with warnings.catch_warnings(action="ignore"):  # of classes with fewer rows than folds
         folds = selection.StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
         told = selection.cross_val_predict(tree, found, given, cv=folds)
     missed = float((told != given).mean())

@@ -38,8 +38,7 @@ def agreements(dataset: NoisyDataset, extractor: Extractor) -> Agreements:
     index = np.sort(np.random.default_rng(0).permutation(len(dataset))[:_ROWS])
     texts, given = np.asarray(dataset.inputs)[index], dataset.given_labels[index]
     words = TextEncoder.fit(texts)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of texts without a known word, which is said once, in training
+    with warnings.catch_warnings(action="ignore"):  # of texts without a known word: said in training
         by_words = words.transform(texts).matrix
     features = extract(texts, extractor)
     _, labels = np.unique(given, return_inverse=True)
@@ -71,8 +70,7 @@ def has_many_characters(dataset: NoisyDataset, say: Callable[[str], None]) -> bo
 
 def _probs(x: np.ndarray, labels: np.ndarray) -> np.ndarray:
     selection, linear = extra("sklearn.model_selection"), extra("sklearn.linear_model")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of classes with fewer rows than folds, and of few iterations
+    with warnings.catch_warnings(action="ignore"):  # of classes smaller than the folds, of few iterations
         folds = selection.StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
         model = linear.LogisticRegression(max_iter=200)
         return np.asarray(selection.cross_val_predict(model, x, labels, cv=folds, method="predict_proba"))

@@ -34,8 +34,7 @@ def thumbnails(dataset: NoisyDataset, index: NDArray[np.int64], side: int = PIXE
             return data_uri(np.full((1, 1), 128, np.uint8))
         return data_uri(dataset.inputs[np.array([row])][0], side)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Pillow, about odd metadata
+    with warnings.catch_warnings(action="ignore"):  # of Pillow, about odd metadata
         return list(in_threads(of_row, index.tolist(), f"draw {len(index)} pictures"))
 
 

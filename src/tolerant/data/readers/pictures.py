@@ -93,8 +93,7 @@ def read_pictures(
 
     ``size`` and ``at_most`` are those of `load_folder`. There is one channel if all are grey, else three.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Pillow, about odd metadata
+    with warnings.catch_warnings(action="ignore"):  # of Pillow, about odd metadata
         bomb = extra("PIL.Image").DecompressionBombWarning
         warnings.simplefilter("error", bomb)  # a picture that unpacks to gigabytes is broken
         heads = list(in_threads(_probe, files, f"look at {len(files)} pictures"))

@@ -37,8 +37,7 @@ def write_model(run: SavedRun, to: str, folder: Path) -> tuple[Path, float]:
     wanted = run.probs(run.encoder.trainable(rows), device="cpu")
     path = folder / {"torch": "model.pt2", "onnx": "model.onnx"}[to]
     part = path.with_name(f"{_PART}{path.name}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporters, about their own insides
+    with warnings.catch_warnings(action="ignore"):  # of the exporters, about their own insides
         predict = (_write_torch if to == "torch" else _write_onnx)(program, example, part, metadata(run))
         found = predict(inputs)
     off = float(np.abs(found - wanted).max())
