@@ -17,6 +17,7 @@ import time
 import types
 import zipfile
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from torch import nn
 from tolerant.data import features
 from tolerant.data.features import BUNDLED, Extractor, Identity, extract, find, load_extractor
 from tolerant.data.features.cache import FeatureCache
+from tolerant.data.features.extract import FeatureRows
 from tolerant.data.features.hubs import HUBS
 from tolerant.extras import install_command
 
@@ -509,11 +511,25 @@ def test_kill_loses_at_most_a_batch(cache_folder):
     assert sum(calls) == 10 - 4 + 1
 
 
-def test_rows_are_read_through_a_memory_map():
-    extractor, _ = counting()
-    found = extract(PICTURES, extractor)
-    assert isinstance(found._stored, np.memmap)
-    assert found.views(np.array([1, 2])).shape == (2, 1, 3)
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says it")
+def test_pages_of_the_cache_are_given_back():
+    """Rows of 16 MiB, all of them looked at when they are found and when they are read."""
+    cache = FeatureCache(features.cache_root(), Identity("x", "1", "x", ""), views=2, dim=2048)
+    digests = np.arange(2048)
+    cache.append(digests, np.ones((2048, 2, 2048), np.float16))
+    before = mapped_mib()
+    rows = FeatureRows(cache.rows(), cache.find(digests), digests)
+    for index in (np.arange(0, 2048, 3), np.arange(2048)):
+        assert (rows[index] == 1).all()
+        assert mapped_mib() - before < 8
+    assert (rows[5] == 1).all()
+    assert rows[np.array([[1, 2]])].shape == (1, 2, 2048)
+    assert rows.views(np.array([1, 2])).shape == (2, 2, 2048)
+
+
+def mapped_mib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssFile")) / 1024
 
 
 def test_the_limit_removes_the_longest_unused_first(monkeypatch, cache_folder):

@@ -80,10 +80,11 @@ def find_evidence(features: Any, given_labels: NDArray[np.int64], suspects: Susp
     others = np.arange(num_rows)
     if num_rows > _MOST_CANDIDATES:
         others = np.sort(draw.permutation(num_rows)[:_MOST_CANDIDATES])
-    rows = np.asarray(features[others], np.float32)
+    rows, asked = (np.asarray(features[which], np.float32) for which in (others, index))
     mean = rows.mean(0)
-    rows = _unit(rows - mean)
-    asked = _unit(np.asarray(features[index], np.float32) - mean)
+    for some in (rows, asked):  # in their place: of 50,000 photographs they take half a gigabyte
+        some -= mean
+        some /= np.maximum(np.sqrt(np.einsum("ij,ij->i", some, some)), 1e-12)[:, None]
     believed = ~suspects.is_suspect[others]
     near = {}
     for name, wanted in (("given", suspects.given_labels), ("suggested", suspects.suggested_labels)):
@@ -100,10 +101,6 @@ def find_evidence(features: Any, given_labels: NDArray[np.int64], suspects: Susp
     return Evidence(near["given"], near["suggested"], twin, closeness < median - _FAR * spread).padded(
         len(suspects)
     )
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 def _nearest(

@@ -4,11 +4,12 @@ Each extractor has a folder with two files that only grow: `rows.bin`, a row's v
 `keys.bin`, the digest of what the row holds and a checksum of its vectors. A row is written before its key,
 so a kill at any moment leaves at most rows without a key, which the next writer overwrites. A row whose
 checksum is wrong, in a file that was cut or damaged, counts as missing and is computed again. Nothing is
-unpickled. Rows are read through a memory map: a million of them need no memory.
+unpickled. Rows are read through a memory map whose pages are given back: a million of them need no memory.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import zlib
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ _KEY = np.dtype([("digest", "<i8"), ("checksum", "<u4")])
 _ROW = np.dtype("<f2")
 _LARGEST = float(np.finfo(_ROW).max)
 _DEFAULT_GIB = 20.0
+_BLOCK = 1024  # rows in memory at a time
 
 
 def cache_root() -> Path:
@@ -94,6 +97,33 @@ def clear(name: str | None = None) -> int:
     return sum(entry.num_bytes for entry in entries)
 
 
+class StoredRows:
+    """float16 [rows, views, dim] of a file, read when indexed.
+
+    The pages that a reading leaves in memory are given back after it. They would stay until another process
+    needs them: a gigabyte after one look at 100,000 pictures.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, int, int]) -> None:
+        self.shape = shape
+        if not shape[0]:  # there may be no file, and none of no length can be mapped
+            self._map, self._rows = None, np.empty(shape, _ROW)
+            return
+        count = shape[0] * shape[1] * shape[2]
+        with open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), count * _ROW.itemsize, access=mmap.ACCESS_READ)
+        self._rows = np.frombuffer(self._map, _ROW, count).reshape(shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        found = np.array(self._rows[index])
+        if self._map is not None and hasattr(self._map, "madvise"):  # not on Windows
+            self._map.madvise(mmap.MADV_DONTNEED)
+        return found
+
+
 class FeatureCache:
     """The features of one extractor, ``views`` vectors of ``dim`` numbers a row.
 
@@ -139,18 +169,17 @@ class FeatureCache:
         places[there] = len(keys) - 1 - last[at[there]]
         wanted, which = np.unique(places[there], return_inverse=True)
         rows = self.rows()
-        whole = np.fromiter(
-            (zlib.crc32(rows[place]) == keys["checksum"][place] for place in wanted), np.bool_, len(wanted)
-        )
+        whole = np.empty(len(wanted), np.bool_)
+        for start in range(0, len(wanted), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            found = [zlib.crc32(row) for row in rows[wanted[part]]]
+            whole[part] = found == keys["checksum"][wanted[part]]
         places[there] = np.where(whole[which], places[there], -1)
         return places
 
-    def rows(self) -> np.ndarray:
-        """float16 [rows, views, dim], all that are stored, as a memory map."""
-        num_rows, shape = self._num_rows(), (self.views, self.dim)
-        if not num_rows:
-            return np.empty((0, *shape), _ROW)
-        return np.memmap(self.folder / "rows.bin", _ROW, "r", shape=(num_rows, *shape))
+    def rows(self) -> StoredRows:
+        """All that are stored."""
+        return StoredRows(self.folder / "rows.bin", (self._num_rows(), self.views, self.dim))
 
     def append(self, digests: np.ndarray, vectors: np.ndarray) -> None:
         """Add rows, [n, views, dim]."""
@@ -198,10 +227,12 @@ class FeatureCache:
         with self.locked():
             places = np.unique(self.find(digests))
             places = places[places >= 0]
-            kept, keys = np.array(self.rows()[places]), self._keys()[places]
+            rows, keys = self.rows(), self._keys()[places]  # of the old file, which lives as long as its map
             for name in ("keys", "rows"):  # a kill in between leaves none rather than wrong ones
                 (self.folder / f"{name}.bin").unlink(missing_ok=True)
-            self._write(self.folder / "rows.bin", 0, kept.tobytes())
+            for start in range(0, len(places), _BLOCK):
+                part = rows[places[start : start + _BLOCK]]
+                self._write(self.folder / "rows.bin", start * self.row_bytes, part.tobytes())
             self._write(self.folder / "keys.bin", 0, keys.tobytes())
 
     def _num_rows(self) -> int:

@@ -10,20 +10,22 @@ import numpy as np
 
 from tolerant.data.dataset import Inputs
 from tolerant.data.digest import row_digest, row_digests
-from tolerant.data.features.cache import FeatureCache, cache_root
+from tolerant.data.features.cache import FeatureCache, StoredRows, cache_root
 from tolerant.data.features.extractor import Extractor
 from tolerant.progress import progress_bar
 
+_BLOCK = 1024  # rows
+
 
 class FeatureRows:
-    """Features as the inputs of a table, float32 (N, D), read from the cache's memory map when asked for.
+    """Features as the inputs of a table, float32 (N, D), read from the cache when asked for.
 
     A row's features are the mean over its views.
     """
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, stored: np.ndarray, places: np.ndarray, digests: np.ndarray) -> None:
+    def __init__(self, stored: StoredRows, places: np.ndarray, digests: np.ndarray) -> None:
         self._stored, self._places, self.digests = stored, places, digests
         self.shape = (len(places), stored.shape[2])
 
@@ -31,11 +33,16 @@ class FeatureRows:
         return len(self._places)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        return self.views(index).mean(-2, dtype=np.float32)
+        places = np.asarray(self._places[index])
+        found = np.empty((places.size, self.shape[1]), np.float32)
+        for start in range(0, places.size, _BLOCK):  # the views of all would take twice the memory
+            part = slice(start, start + _BLOCK)
+            self._stored[places.reshape(-1)[part]].mean(-2, dtype=np.float32, out=found[part])
+        return found.reshape(*places.shape, self.shape[1])
 
     def views(self, index: Any) -> np.ndarray:
         """float16 (n, views, D)."""
-        return np.asarray(self._stored[self._places[index]])
+        return self._stored[self._places[index]]
 
 
 class Compute(Protocol):

@@ -177,7 +177,9 @@ class _Rows:
         total = max(self.totals[parts].sum(), _LEAST)
         middle = self.sums[parts].sum(axis=0) / total
         means = np.where(counts[:, None] > _LEAST, sums / np.maximum(counts, _LEAST)[:, None], middle)
-        within = self.products[parts].sum(axis=0)
+        within = self.products[parts[0]].copy()
+        for part in parts[1:]:  # one by one: all of them beside each other take the most memory here
+            within += self.products[part]
         within /= np.float32(total)
         deviation = np.sqrt(np.maximum(within.diagonal() - middle**2, 0.0)) + _LEAST
         centres, share = (means - middle) / deviation, counts / total
