@@ -153,6 +153,22 @@ def test_a_row_like_no_other_is_maybe_none_of_the_classes():
     }
 
 
+def test_rows_of_no_class_that_are_alike_are_still_none_of_the_classes():
+    """They are near to each other, but nobody believes their labels."""
+    rng = np.random.default_rng(0)
+    labels = np.r_[np.arange(300) % 2, np.arange(8) % 2]
+    centres = np.array([[4.0] * 10 + [1] * 10 + [0] * 10, [1] * 10 + [4] * 10 + [0] * 10])
+    odd = np.array([0.0] * 20 + [1] * 10)
+    x = np.abs(np.concatenate([centres[labels[:300]], np.tile(odd, (8, 1))]) + rng.normal(size=(308, 30)) / 4)
+    probs = np.where(np.eye(2)[labels] > 0, 0.9, 0.1)
+    doubted = np.r_[3, 10, 300:308]
+    probs[doubted] = probs[doubted, ::-1]
+    suspects = find_suspects(labels, probs)
+    found = find_evidence(x.astype(np.float32), labels, suspects)
+    lonely = suspects.index[found.lonely]
+    assert sorted(lonely.tolist()) == list(range(300, 308))
+
+
 def test_none_and_a_named_network_see_the_pictures(folder, tmp_path):
     for words in (("--features", "none"), ("--model", "mlp")):
         said = tolerant(
