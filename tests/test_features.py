@@ -158,6 +158,8 @@ def test_grey_pictures_have_features_too():
         ("lite9", "text", "got .lite9.\\. Installed for texts"),
         ("timmm:x", "image", "Did you mean 'timm:'?"),
         ("resnet", "image", "timm:resnet50.a1_in1k.*torch:PATH"),
+        ("lite", "image", "Did you mean 'lite0' or 'lite1' or 'lite2'?"),
+        ("timm:", "image", "Its model is missing"),
         ("hf:", "text", "features must name an extractor"),
         ("lite0", "text", "lite0 is for pictures, and these rows are texts; for them: minilm, wordllama"),
         ("minilm", "image", "minilm is for texts"),

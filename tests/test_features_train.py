@@ -12,7 +12,8 @@ from own_data_helpers import tolerant
 from PIL import Image
 
 from tolerant import NoisyLabelClassifier
-from tolerant.data import features
+from tolerant.data import Source, features
+from tolerant.data.features.hubs import Hub
 from tolerant.extras import install_command
 from tolerant.own_data import load_run
 from tolerant.suspects import find_suspects
@@ -176,6 +177,18 @@ def test_none_and_a_named_network_see_the_pictures(folder, tmp_path):
         )
         assert "features of" not in said
         assert load_run(tmp_path / words[0][2:]).encoder.shape == (SIDE, SIDE, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("lit0", "Did you mean 'lite0'.*Installed for texts: minilm"), ("timm:resnet18", "needs timm: pip")],
+)
+def test_a_name_is_checked_before_pictures_are_read(name, said, folder, tmp_path, monkeypatch):
+    missing = Hub.missing
+    monkeypatch.setattr(Hub, "missing", lambda hub: ["timm"] if hub.name == "timm" else missing(hub))
+    monkeypatch.setattr(Source, "load", lambda *args, **options: pytest.fail("reads"))
+    with pytest.raises((ValueError, ModuleNotFoundError), match=said):
+        tolerant("train", folder, "--out", tmp_path / "run", "--features", name)
 
 
 def test_pictures_of_different_sizes_need_no_size(folder, tmp_path):

@@ -10,14 +10,18 @@ from collections.abc import Iterable
 from tolerant.printable import printable
 
 
-def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """A question that names the nearest known word; empty where none is near.
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6, most: int = 1) -> str:
+    """A question that names the nearest known words, so many at the most; empty where none is near.
 
     >>> did_you_mean("resnet43", ["resnet18", "resnet34", "mlp"]), did_you_mean("vit", ["mlp"])
     ("Did you mean 'resnet34'?", '')
+    >>> did_you_mean("lite", ["lite0", "lite1", "minilm"], most=2)
+    "Did you mean 'lite0' or 'lite1'?"
     """
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
-    return f"Did you mean {near[0]!r}?" if near else ""
+    words = list(known)
+    near = difflib.get_close_matches(word, words, n=most, cutoff=cutoff)
+    named = [repr(each) for each in sorted(near, key=words.index)]
+    return f"Did you mean {' or '.join(named)}?" if near else ""
 
 
 def warn_caller(message: str) -> None:

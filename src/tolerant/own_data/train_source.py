@@ -13,6 +13,7 @@ import torch
 
 from tolerant.data import Source
 from tolerant.data.features.extract import Compute
+from tolerant.data.features.find import check_name
 from tolerant.own_data.choose_features import AUTO, NONE, Say, picture_side
 from tolerant.own_data.classifiers.choose import check_model, takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
@@ -57,6 +58,8 @@ def train_source(
     the same way.
     """
     check_model(settings.model)
+    if features not in (AUTO, NONE):
+        check_name(features)  # before a hundred thousand pictures are decoded
     ranks, folder = current_ranks(), Path(folder)
     # Before anything is read: who shares the folder with another training learns it at once.
     with nullcontext() if ranks.rank else using(folder, [source.name, *corrections]):

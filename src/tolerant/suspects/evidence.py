@@ -129,7 +129,7 @@ class _Rows:
         cls, mean: NDArray[np.float32], rows: NDArray[np.float32], number: NDArray[np.int64]
     ) -> _Rows:
         """``rows`` are overwritten: those of 50,000 photographs take half a gigabyte."""
-        towards, length = rows @ mean - mean @ mean / 2, _lengths(rows)
+        towards, length = rows @ mean - np.float32(mean @ mean / 2), _lengths(rows)
         rows -= mean
         distance = _lengths(rows)
         rows /= distance[:, None]

@@ -50,16 +50,41 @@ def load_body(name: str) -> Body:
     return found.body(name, name.partition(":")[2]) if isinstance(found, Hub) else found.body(found)
 
 
+def check_name(name: str) -> None:
+    """An error for a name that means nothing or needs what is not installed, whatever the rows are."""
+    source, _, model = name.partition(":")
+    if not (source == "torch" and model):
+        _check_installed(name, _meant(name, tuple(_WORDS)))
+
+
 def _find(name: str, kind: Kind) -> Card | Hub:
     """What the name means, if it is installed and for rows of this kind."""
+    found = _meant(name, (kind,))
+    kinds = found.kinds if isinstance(found, Hub) else (found.kind,)
+    if kind not in kinds:
+        others = [card.name for card in BUNDLED.values() if card.kind == kind]
+        raise ValueError(
+            f"{name} is for {_WORDS[kinds[0]]}, and these rows are {_WORDS[kind]}; "
+            f"for them: {', '.join(others)}"
+        )
+    _check_installed(name, found)
+    return found
+
+
+def _meant(name: str, kinds: tuple[Kind, ...]) -> Card | Hub:
+    """What the name means; ``kinds`` of rows: what an error says there is for them."""
     source, colon, model = name.partition(":")
     found = HUBS.get(source) if colon and model else BUNDLED.get(name)
     if found is None and not colon:
         found = plugins.find("tolerant.extractors", name, Card)
     if found is None:
-        raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kind)}")
-    _check(name, found, kind, found.kinds if isinstance(found, Hub) else (found.kind,))
+        raise ValueError(f"features must name an extractor; got {name!r}. {_known(name, kinds)}")
     return found
+
+
+def _check_installed(name: str, found: Card | Hub) -> None:
+    if missing := found.missing():
+        raise ModuleNotFoundError(f"{name} needs {', '.join(missing)}: {found.install}", name=missing[0])
 
 
 @functools.lru_cache(2)  # their weights do not change, and `predict` may be called for few rows at a time
@@ -81,34 +106,25 @@ def load_known(identity: Identity, kind: Kind, device: torch.device | str = "cpu
     return found
 
 
-def _check(name: str, found: Card | Hub, kind: Kind, kinds: tuple[Kind, ...]) -> None:
-    if kind not in kinds:
-        others = [card.name for card in BUNDLED.values() if card.kind == kind]
-        raise ValueError(
-            f"{name} is for {_WORDS[kinds[0]]}, and these rows are {_WORDS[kind]}; "
-            f"for them: {', '.join(others)}"
-        )
-    if missing := found.missing():
-        raise ModuleNotFoundError(f"{name} needs {', '.join(missing)}: {found.install}", name=missing[0])
-
-
-def _known(name: str, kind: Kind) -> str:
+def _known(name: str, kinds: tuple[Kind, ...]) -> str:
     """What was probably meant, what is installed, and how to get the others."""
-    cards = [card for card in BUNDLED.values() if card.kind == kind]
-    sources = [f"{hub}:" for hub, card in HUBS.items() if kind in card.kinds]
-    near = did_you_mean(
-        name, [*(card.name for card in cards), *sources, *(["torch:"] if kind == "image" else [])], cutoff=0.5
-    )
-    installed = ", ".join(card.name for card in cards if not card.missing()) or "none"
+    cards = [card for card in BUNDLED.values() if card.kind in kinds]
+    hubs = [hub for hub in HUBS.values() if set(kinds) & set(hub.kinds)]
+    own = ["torch:"] if "image" in kinds else []
+    names = [*(card.name for card in cards), *(f"{hub.name}:" for hub in hubs), *own]
+    examples = [*(hub.example for hub in hubs), *(f"{one}PATH" for one in own)]
     others = "; ".join(f"{card.name} ({card.install})" for card in cards if card.missing())
     parts = [
-        near,
-        f"Installed for {_WORDS[kind]}: {installed}.",
+        "Its model is missing." if name in names else did_you_mean(name, names, cutoff=0.5, most=3),
+        *(f"Installed for {_WORDS[kind]}: {_there(cards, kind)}." for kind in kinds),
         f"Others: {others}." if others else "",
-        f"Or SOURCE:MODEL, such as {', '.join(h.example for h in HUBS.values() if kind in h.kinds)}"
-        + (", torch:PATH." if kind == "image" else "."),
+        f"Or SOURCE:MODEL, such as {', '.join(examples)}.",
     ]
     return " ".join(part for part in parts if part)
+
+
+def _there(cards: list[Card], kind: Kind) -> str:
+    return ", ".join(card.name for card in cards if card.kind == kind and not card.missing()) or "none"
 
 
 def list_extractors() -> list[tuple[str, str]]:
