@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tolerant.noise import corrupt, symmetric
 from tolerant.own_data.run_folder.save import CURVES
 from tolerant.review import apply_corrections, read_corrections, write_page
 from tolerant.review.sample import draw_sample
+from tolerant.suspects.evidence import Evidence
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -422,6 +424,30 @@ def test_all_columns_and_what_speaks_for_the_suggestion(browser: Browser, tmp_pa
     browser.find(".card .expand").click()
     assert browser.texts(columns) == ["town", *(f"c{number}" for number in range(12))]
     assert browser.stored() == []
+
+
+def test_what_neighbours_say_is_shown_and_filtered(browser: Browser, tmp_path: Path) -> None:
+    given = np.arange(40) % 2
+    probs = np.where(np.eye(2)[given] > 0, 0.9, 0.1)
+    probs[:6] = probs[:6, ::-1]
+    texts = np.array([f"text {row}" for row in range(40)], dtype=object)
+    suspects = find_suspects(given, probs, class_names=("a", "b"))
+    near = np.tile(np.array([[20, 22, 24]]), (6, 1))
+    twin, lonely = np.array([-1, 31, -1, -1, -1, -1]), np.array([False, False, False, True, False, True])
+    suspects = replace(suspects, evidence=Evidence(near, near + 1, twin, lonely))
+    rows = NoisyDataset(texts, given, None, ("a", "b"), kind="text")
+    write_page(tmp_path / "near.html", suspects, rows)
+    browser.open(tmp_path / "near.html")
+    first, second = ("ab", "ba")[suspects.given_labels[0]]
+    assert browser.texts("[data-row='0'] .examples") == [
+        f"nearest {first}text 20text 22text 24",
+        f"nearest {second}text 21text 23text 25",
+    ]
+    assert browser.texts("[data-row='1'] .examples")[2] == "the same, called btext 31"
+    shown = "return [...document.querySelectorAll('.card')].map((card) => Number(card.dataset.row))"
+    for filtered, cards in (("twins", [1]), ("lonely", [3, 5]), ("all", [*range(6)])):
+        Select(browser.find("#filter-status")).select_by_value(filtered)
+        assert browser.run(shown) == cards
 
 
 def test_accepting_a_page_is_one_step_to_undo(browser: Browser, small_page: Callable[..., Path]) -> None:

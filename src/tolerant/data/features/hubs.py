@@ -80,7 +80,10 @@ def _transformer(name: str, model: str, kind: Kind) -> tuple[str, Any, Any]:
     if Path(model).expanduser().is_dir():
         model = str(Path(model).expanduser())
         if not any(Path(model).glob("*.safetensors")):
-            raise ValueError(f"{model} has no weights as safetensors; those in a pickle are not read")
+            raise ValueError(
+                f"{model} has no weights as safetensors; those in a pickle are not read. Where you trust it, "
+                "write them with transformers: AutoModel.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+            )
 
     def load(local_only: bool) -> tuple[Any, Any]:
         options = {"local_files_only": local_only}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def compute_on_ray(
     with connected(address) as ray:
         data, there = extra("ray.data", install="ray"), ray.cluster_resources()
         data.DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # its plans, and that it has no bar
         gpus = int(there.get("GPU", 0))
         encoder: dict[str, Any] = {
             "inputs": ray.put(inputs),

@@ -57,7 +57,7 @@ def try_members(members: Sequence[Member], task: Task, say: Say, kept: KeptScore
     seconds = expected_seconds(members, dataset, len(parts))
     names = ", ".join(member.name for member in members)
     known = f"; about {max(1, round(2 * sum(seconds.values())))} s" if len(seconds) == len(members) else ""
-    say(f"Models: {names}, in {len(parts)} folds{known}.")
+    say(f"Models: {names}, {f'in {len(parts)} folds' if parts else 'without folds'}{known}.")
     scored = {
         member.name: kept.get(
             member.name,
