@@ -426,7 +426,10 @@ def test_all_columns_and_what_speaks_for_the_suggestion(browser: Browser, tmp_pa
     assert browser.stored() == []
 
 
-def test_what_neighbours_say_is_shown_and_filtered(browser: Browser, tmp_path: Path) -> None:
+def test_what_neighbours_say_is_shown_and_filtered(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tolerant.review.page._WITH_EXAMPLES", 3)
     given = np.arange(40) % 2
     probs = np.where(np.eye(2)[given] > 0, 0.9, 0.1)
     probs[:6] = probs[:6, ::-1]
@@ -444,6 +447,9 @@ def test_what_neighbours_say_is_shown_and_filtered(browser: Browser, tmp_path: P
         f"nearest {second}text 21text 23text 25",
     ]
     assert browser.texts("[data-row='1'] .examples")[2] == "the same, called btext 31"
+    assert browser.texts("[data-row='2'] .examples")
+    assert not browser.texts("[data-row='4'] .examples")
+    assert browser.texts("[data-row='5'] .examples")  # beyond the first, but noted
     shown = "return [...document.querySelectorAll('.card')].map((card) => Number(card.dataset.row))"
     for filtered, cards in (("twins", [1]), ("lonely", [3, 5]), ("all", [*range(6)])):
         Select(browser.find("#filter-status")).select_by_value(filtered)

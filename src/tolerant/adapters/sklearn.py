@@ -96,7 +96,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         photographs, where installed. "none", the default: a `fit` does not depend on what else is installed.
     tune : "none", "head" or "all"
         Trains the network that `features` names itself on the pictures: its last layer, or all of it. The
-        body's learning rate is a tenth of the last layer's. Best on a GPU.
+        body's learning rate is a tenth of the last layer's. Meant for a GPU; "none", its features as they
+        are, was better where both were measured (docs/howto/embeddings.md).
     folds : int
         `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
         one, each on its share. 0 saves their time (5 folds: four fifths of it all, or more) and misses

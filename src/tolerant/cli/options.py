@@ -44,8 +44,8 @@ Features = Annotated[
 Tune = Annotated[
     str,
     typer.Option(
-        help="Train the network that --features names on the pictures: head (its last layer) or all of it, "
-        "best on a GPU; none: take its features as they are."
+        help="Train the network that --features names on the pictures, on a GPU: head (its last layer) or "
+        "all of it; none: take its features as they are, which was better where both were measured."
     ),
 ]
 

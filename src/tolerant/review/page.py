@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("data.js", "store.js", "export.js", "cards.js", "view.js", "sample.js", "review.js")
 MOST_SHOWN = 5_000
-_WITH_EXAMPLES = 500  # suspects whose nearest rows are shown: 3,500 small pictures take 5 MB
+# Suspects whose nearest rows are shown, and as many more that have a note: 3,500 small pictures take 5 MB.
+_WITH_EXAMPLES = 500
 _MOST_EXAMPLE = 200  # characters of a text that is shown beside a suspect
 _MOST_CHARACTERS = 2_000  # of a text: enough to judge it, and 5,000 of them stay under 10 MB
 _MOST_IN_CELL = 500  # enough for a comment, and 5,000 rows with a few of them stay under 10 MB
@@ -158,20 +159,23 @@ def _inputs(shown: Suspects, dataset: NoisyDataset) -> dict[str, Any]:
 
 
 def _evidence(shown: Suspects, dataset: NoisyDataset, pictures: bool) -> dict[str, Any]:
-    """Notes on suspects, and the rows nearest to the first of them, of the given and the suggested class."""
+    """Notes on suspects, and the rows of the given and the suggested class that are nearest to the first of
+    them and to those with a note."""
     found = shown.evidence
     if found is None or not (pictures or dataset.kind == "text"):
         return {}
-    first = found.head(_WITH_EXAMPLES)
-    slots = np.concatenate([first.near_given, first.near_suggested, first.twin[:, None]], axis=1)
+    notes = found.notes()
+    noted = [number for number, note in enumerate(notes) if note and number >= _WITH_EXAMPLES]
+    chosen = [*range(min(_WITH_EXAMPLES, len(notes))), *noted[:_WITH_EXAMPLES]]
+    slots = np.concatenate([found.near_given, found.near_suggested, found.twin[:, None]], axis=1)[chosen]
     rows, place = np.unique(slots, return_inverse=True)
     place = place.reshape(slots.shape) - int(len(rows) > 0 and rows[0] < 0)  # -1 stays -1
     rows = rows[rows >= 0]
     small = thumbnails(dataset, rows, EXAMPLE_PIXELS) if pictures else None
     words = None if pictures else [_cut(str(text), _MOST_EXAMPLE) for text in dataset.inputs[rows]]
     return {
-        "notes": found.notes(),
-        "near": place.tolist(),
+        "notes": notes,
+        "near": dict(zip(map(str, chosen), place.tolist(), strict=True)),
         "exampleLabels": dataset.given_labels[rows].tolist(),
         "exampleIds": [str(dataset.ids[row]) for row in rows],
         "examplePictures": small,

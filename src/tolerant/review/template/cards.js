@@ -66,8 +66,8 @@ function examples(row, title, places) {
 }
 
 function evidence(row) {
-  if (!DATA.near || row >= DATA.near.length) return [];
-  const near = DATA.near[row];
+  const near = DATA.near?.[row];
+  if (!near) return [];
   const given = className(DATA.given[row]);
   const suggested = className(DATA.suggested[row]);
   return [...examples(row, `nearest ${given}`, near.slice(0, 3)), ...examples(row, `nearest ${suggested}`, near.slice(3, 6)),
