@@ -46,8 +46,10 @@ class Domain:
     """The numbers that an argument may be: an interval. None of them is infinite.
 
     Args:
-        low, high: its ends.
-        open_low, open_high: whether that end is not part of it.
+        low: the lower end.
+        high: the upper end.
+        open_low: whether the lower end itself is left out.
+        open_high: whether the upper end itself is left out.
         integer: only whole numbers.
         way_out: what to do instead; the end of the message.
 
