@@ -150,6 +150,13 @@ def test_a_run_that_prunes_goes_on_from_the_checkpoint_of_the_one_that_does_not(
     assert epochs == [*((lq.key, n + 1) for n in range(24)), *((pruned.key, n + 1) for n in range(12, 24))]
 
 
+def test_runs_wait_for_each_other_only_where_that_spares_much() -> None:
+    """Table 1 prunes from a third of the epochs on, table 2 from a tenth on."""
+    table1, table2 = named_grid("table1"), named_grid("table2")
+    assert len(shared_epochs.heirs_among(table1)) == len(part(table1, method=["truncated-lq"]))
+    assert not shared_epochs.heirs_among(table2)
+
+
 def test_a_checkpoint_of_other_code_is_not_gone_on_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,6 +195,8 @@ def test_of_two_rows_of_one_spec_the_newer_training_code_counts(store: Store) ->
     cce = lines(select(store, "table1"), "table1")[0]
     assert cce.main.n == 3
     assert cce.main.mean == pytest.approx((50 + 82 + 83) / 3)
+    add(store, 0.4, version=1, loss_args={"q": None})  # a row of old code, copied here later
+    assert lines(select(store, "table1"), "table1")[0] == cce
 
 
 def test_a_row_from_before_a_spec_got_a_value_is_no_second_seed(store: Store) -> None:

@@ -12,6 +12,7 @@ from tolerant.suspects.noise_model import fit_noise_model, posterior
 from tolerant.suspects.one_rate import OneRate
 from tolerant.suspects.rate import rate_interval
 from tolerant.suspects.unweighted import as_if_unweighted
+from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.suspects.whole_matrix import WholeMatrix, sharpen
 
 NOISE = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.3, 0.0, 0.6, 0.1], [0.1, 0.0, 0.1, 0.8]])
@@ -179,3 +180,12 @@ def test_the_posterior_of_classes_is_that_of_bayes_for_both_kinds_of_noise_model
     np.testing.assert_allclose(posterior(WholeMatrix(one.transition, 1.7), given, probs), expected, rtol=1e-5)
     without_noise = posterior(OneRate(4, 0.0, 1.0), given, probs)
     np.testing.assert_array_equal(without_noise, np.eye(4)[given])
+
+
+def test_a_class_whose_rows_had_no_weight_is_not_divided_by_it() -> None:
+    """No row has trained it: there is nothing to undo."""
+    given, probs, _ = simulated(300, 0.7)
+    weight = np.array([1.0, 4.0, 2.0, 0.0])[given]
+    found = as_if_unweighted(given, probs.astype(np.float32), weight)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-6)

@@ -18,11 +18,13 @@ RETRY_S = 0.01  # between looks at a lock that another thread of this process ho
 class FileLock:
     """The exclusive lock of one file in an existing folder, held until `release` or the end of the process.
 
-    Not the `filelock` package: its flock is inherited by processes forked meanwhile (a DataLoader's), and
-    outlives a killed trainer with them; where a disk has no locks, it falls back to a file whose presence
-    is the lock. lockf belongs to this process alone, and NFS hands it on to other machines if the file is
-    opened for writing. But it does not keep two runs of one process apart, and ends as soon as the process
-    closes the file a second time: hence `_held`, which is asked before the file is opened.
+    Not the `filelock` package. Its flock is inherited by processes forked meanwhile (a DataLoader's), and
+    with them outlives a killed trainer. Where a disk has no locks, it falls back to a file whose presence is
+    the lock.
+
+    lockf belongs to this process alone, and NFS hands it on to other machines if the file is opened for
+    writing. But it does not keep two runs of one process apart, and ends as soon as the process closes the
+    file a second time: hence `_held`, which is asked before the file is opened.
 
     Args:
         path: the file; it names who has it.

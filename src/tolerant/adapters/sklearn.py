@@ -74,11 +74,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     model : "auto", str, classifier or callable
         "auto": see above. A name, such as "linear" or "trees" (``tolerant train --help`` has them all);
         "network", the one that suits the rows, or one by name, such as "mlp". Any classifier or pipeline of
-        scikit-learn's kind that has ``predict_proba``, LightGBM's and others too: it is copied, rows are
-        scored out of fold, doubted ones left out, and it is fitted again; with loss="lq" it is fitted a few
-        times with the weights p_y^q instead, which minimises L_q. Or a function ``(input_shape, num_classes)
-        -> nn.Module`` with input_shape (features,) or (channels, height, width); what epochs and lr are by
-        default suits our networks, and one of few weights may need a larger lr.
+        scikit-learn's kind that has ``predict_proba``, LightGBM's and others too. It is copied, rows are
+        scored out of fold, doubted ones are left out, and it is fitted again. (With loss="lq" it is fitted a
+        few times with the weights p_y^q instead, which minimises L_q.) Or a function ``(input_shape,
+        num_classes) -> nn.Module``, with input_shape (features,) or (channels, height, width). The defaults
+        of epochs and lr suit our networks; one of few weights may need a larger lr.
     epochs : int or None
         None: chosen by the number of rows.
     batch_size : int or None
@@ -132,8 +132,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Rows whose label the model would change, most doubtful first; ``suspects_.to_frame()``. Their `ids`
         are a frame's own index where that names each row, else row numbers, as `index` always is.
     model_, history_, k_ : object, list of dict, float or None
-        The network, one dict an epoch, the threshold used (None without pruning); or the fitted classifier,
-        several as a ``Committee``, no dicts and None.
+        Of a network: itself, one dict an epoch, the threshold used (None without pruning). Of classifiers:
+        the fitted one, or several as a ``Committee``; an empty list; None.
     tried_ : tuple
         Of "auto": the models that were tried, with name, score and seconds.
 

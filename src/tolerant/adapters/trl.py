@@ -29,8 +29,8 @@ trl = extra("trl", install="trl")
 class LqSFTTrainer(trl.SFTTrainer):  # type: ignore[name-defined]
     r"""TRL's ``SFTTrainer`` with L_q of each token in place of its negative log-likelihood.
 
-    What is divided by what (packing, ``completion_only_loss``, accumulation, padding-free batches, several
-    ranks) is TRL's own code, as is the head that never holds all logits; PEFT works as there. q = 0 is its
+    TRL's own code decides what is divided by what (packing, ``completion_only_loss``, accumulation,
+    padding-free batches, several ranks), and so has the head that never holds all logits. q = 0 is its
     ``loss_type="nll"``. q = 1 trains as its ``loss_type="dft"``: the gradient is the same,
     :math:`p \nabla(-\log p)`; the number that is logged is 1 - p instead of -p log p.
 

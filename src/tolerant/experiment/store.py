@@ -61,9 +61,9 @@ class Store:
     def append(self, row: Mapping[str, Any], *, file: str = "runs.jsonl") -> bool:
         """Add a row and wait until it is on the disk; False when its key is already stored.
 
-        O_APPEND alone would keep the lines of several writers apart, but not notice that a kill has
-        cut off the line before, nor that another writer has just stored the same key. So the folder
-        is locked meanwhile; the kernel frees that lock when its holder dies.
+        O_APPEND alone would keep the lines of several writers apart. It would not notice that a kill has
+        cut off the line before, or that another writer has just stored the same key. So the folder is
+        locked meanwhile; the kernel frees that lock when its holder dies.
         """
         line = json.dumps(row, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
         Path(self.folder).mkdir(parents=True, exist_ok=True)

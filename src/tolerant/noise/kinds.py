@@ -35,9 +35,9 @@ class NoiseKind:
         help: one line for people.
         matrix: the transition matrix, from the class names and those of rate, pairs and matrix that it
             needs, by name; None where it differs from row to row, or nobody knows it.
-        needs: beside the true labels, the class names and a seed: "rate", the noise rate; "pairs" of (true,
-            given) class names; "matrix", a transition matrix; "inputs" of the rows; "outside", inputs of
-            other data, which show none of the classes.
+        needs: what it takes beside the true labels, the class names and a seed. "rate" is the noise rate,
+            "pairs" are (true, given) class names, "matrix" is a transition matrix, "inputs" are those of the
+            rows, "outside" are inputs of other data, which show none of the classes.
         draw_rows: where labels are not drawn by the matrix: from the true labels and the class names, with
             the seed and all that it needs by name.
     """

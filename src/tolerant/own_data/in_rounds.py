@@ -23,8 +23,8 @@ _MIXUP_OF_PICTURES, _MIXUP = 1.0, 0.2
 def in_rounds(job: Job, taught_by: np.ndarray | None, trusted: np.ndarray | None) -> Job:
     """The job as a method of rounds: rows train under the label that seems to be theirs.
 
-    ``taught_by`` are out-of-fold probabilities (N, C) of its rows, of models that have not learnt a row's own
-    label; without them a first round of the job's loss teaches. ``trusted`` rows keep their label.
+    ``taught_by`` are out-of-fold probabilities (N, C) of its rows, by models that have not learnt a row's own
+    label. Without them a first round teaches, with the job's loss. ``trusted`` rows keep their label.
     """
     epochs, rows = job.recipe.epochs, len(job.dataset)
     steps = max(1, rows // job.recipe.batch_size)

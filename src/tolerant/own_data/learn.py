@@ -49,14 +49,14 @@ def learn(
     The model is a network, or classifiers (`tolerant.own_data.classifiers`), which have no epochs and so no
     further rounds.
 
-    Over several ranks (`tolerant.train.engine.ranks`) each of the trainings is shared by all of them; every
-    rank scores the rows, and what rank 0 believes is trained on by all.
+    Over several ranks (`tolerant.train.engine.ranks`) each training is shared by all of them. Every rank
+    scores the rows; all train on what rank 0 believes.
 
     Args:
-        settings: with ``k="auto"``, the noise model fitted to the out-of-fold predictions estimates the
-            share of wrong labels, and k is the out-of-fold p_y below which that share of the rows lies
-            (between 0.05 and 0.9); no true label is needed. The paper's 0.5 suits ten classes; many classes
-            or hard rows leave right labels below it.
+        settings: what the user has set. With ``k="auto"``, a noise model is fitted to the out-of-fold
+            predictions and estimates the share of wrong labels; no true label is needed. k is then the
+            out-of-fold p_y below which that share of the rows lies, between 0.05 and 0.9. The paper's 0.5
+            suits ten classes; many classes or hard rows leave right labels below it.
         folds: with 0, or where no two classes would be left to train a fold on, the final model
             scores its own training rows: cheaper, but rows it has memorised are missed.
         reviewed: bool [N], the labels that a person has decided: not left out before the first epoch, and

@@ -1,8 +1,10 @@
 """How to train on rows that nobody has tuned for: the recipe is chosen by their kind and number.
 
-Found on digits, Fashion-MNIST, TREC questions and tables with 20 to 51 % wrong labels: Adam forgives
-data of any scale; one wide hidden layer memorises wrong labels later than two; the learning rate falls
-and pruning starts after a third of the epochs, as in the paper.
+Found on digits, Fashion-MNIST, TREC questions and tables with 20 to 51 % wrong labels:
+
+- Adam forgives data of any scale.
+- One wide hidden layer memorises wrong labels later than two.
+- The learning rate falls and pruning starts after a third of the epochs, as in the paper.
 """
 
 from __future__ import annotations

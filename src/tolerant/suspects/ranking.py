@@ -62,9 +62,9 @@ def find_suspects(
         seed: of the resampling behind the interval, and of the rows the noise is fitted to when
             there are more than 20,000.
 
-    A row is listed when the model's first choice is another label. The order is by the probability
-    that the given label is right, which follows from p_y and from which labels are often mistaken for
-    which, estimated from the same predictions (:mod:`tolerant.suspects.noise_model`).
+    A row is listed when the model's first choice is another label. The order is by the probability that the
+    given label is right. It follows from p_y and from which labels are often mistaken for which, as estimated
+    from the same predictions (:mod:`tolerant.suspects.noise_model`).
 
     >>> probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.95, 0.05]])
     >>> suspects = find_suspects([0, 1, 0, 0], probs, class_names=("cat", "dog"))

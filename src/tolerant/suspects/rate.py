@@ -22,11 +22,11 @@ _RESAMPLES = 50  # the standard error from 50 is good to a tenth of itself
 # How far the interval reaches at least, to either side, of the way from the estimate to the share of rows
 # that look like another class.
 _AT_LEAST = 0.2
-# How many times the difference that unmixing makes is added below: where it lowers the estimate much, as with
-# pair flips, it has not ended, and the way left is up to twice the way it went. Uniform noise has none.
+# How many times the difference that unmixing makes is added below. Where it lowers the estimate much, as with
+# pair flips, it has not come to its end: the way left is up to twice the way it went. Uniform noise has none.
 _UNENDED = 2.0
-# Below both of these a model knows too little of its classes to have anchors: by how much less than chance
-# its choices are doubted, and how much surer of them than chance it is.
+# A model below both of these knows too little of its classes to have anchors. Both go from 0, as by chance,
+# to 1: how rarely the given labels contradict its choices, and how sure it is of them.
 _LEAST_TOLD, _LEAST_SURE = 0.5, 0.65
 _VAGUE = 0.2  # an interval wider than that is told without its estimate
 
