@@ -12,7 +12,6 @@ from tolerant.suspects.noise_model import fit_noise_model, posterior
 from tolerant.suspects.one_rate import OneRate
 from tolerant.suspects.rate import rate_interval
 from tolerant.suspects.unweighted import as_if_unweighted
-from tolerant.suspects.unweighted import as_if_unweighted
 from tolerant.suspects.whole_matrix import WholeMatrix, sharpen
 
 NOISE = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.8, 0.1, 0.1], [0.3, 0.0, 0.6, 0.1], [0.1, 0.0, 0.1, 0.8]])
