@@ -602,7 +602,7 @@ def test_half_a_character_in_json_lines(tmp_path: Path) -> None:
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read\. Save the sheet as CSV"):
         load(write(tmp_path / "x.xlsx", "PK"))
-    with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read$"):
+    with pytest.raises(ValueError, match=r"\.csv\.gz and the like are read\. Write an object on each line"):
         Source(str(write(tmp_path / "x.json", "{}"))).read(InputEncoder("table", (1,), ("x", "y")))
 
 

@@ -124,6 +124,7 @@ def test_a_name_without_a_file_may_be_a_data_set(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     for name, hint in (
         ("digit", r"Did you mean 'digits'\?"),
+        ("date", r"Did you mean 'data'\?"),  # as of a run folder that is to be audited
         ("something", "The named ones are fashion-mnist"),
         ("someone/mails", "On the Hugging Face hub"),
         ("data/mails", "There is no mails in"),

@@ -215,7 +215,7 @@ def check_ids(ids: NDArray[Any]) -> None:
         if row_id in seen:
             raise ValueError(
                 f"ids must all be different, or a correction could not say which row it means; "
-                f"got {row_id!r} twice."
+                f"got {row_id!r} twice. Name another column, or none: then rows are numbered (id=..., --id)."
             )
         seen.add(row_id)
 

@@ -211,14 +211,15 @@ def _find(name: str) -> tuple[Path, str]:
 
 
 def _meant(name: str, path: Path) -> str:
-    """What a name that is nothing may stand for."""
-    near = did_you_mean(name, CARDS)
-    if near or not (path.suffix or path.name != name):
-        return near or f"The named ones are {', '.join(CARDS)}"
+    """What a name that is nothing may stand for: a data set, or a file or folder beside it."""
     folder = path.parent
+    beside = sorted(os.listdir(folder)) if folder.is_dir() else []
+    if near := did_you_mean(name, CARDS) or did_you_mean(path.name, beside):
+        return near
+    if not path.suffix and path.name == name:
+        return f"The named ones are {', '.join(CARDS)}"
     if folder.is_dir():
-        there = did_you_mean(path.name, sorted(os.listdir(folder)))
-        return there or f"There is no {path.name} in {folder.resolve()}"
+        return f"There is no {path.name} in {folder.resolve()}"
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         return f"On the Hugging Face hub? {PREFIX}{name}"
     return f"There is no folder {folder}"

@@ -32,6 +32,8 @@ def check_table(path: Path) -> None:
     if not path.name.lower().endswith((*SUFFIXES, *packed)):
         sheet = path.suffix.lower() in (".xlsx", ".xls", ".ods")
         hint = '. Save the sheet as CSV (in Excel "CSV UTF-8")' if sheet else ""
+        if path.suffix.lower() == ".json":
+            hint = ". Write an object on each line (.jsonl); in pandas: to_json(orient='records', lines=True)"
         raise ValueError(
             f"{path}: only folders, .npz, {', '.join(SUFFIXES)}, and .csv.gz and the like are read{hint}"
         )
