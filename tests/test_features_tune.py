@@ -135,6 +135,12 @@ def test_the_command_trains_and_labels_new_pictures(tiny, pictures, tmp_path):
     assert np.mean(right) > 0.8
 
 
+def test_only_pictures_can_be_tuned():
+    model = NoisyLabelClassifier(tune="head", features="lite0", epochs=1, folds=0)
+    with pytest.raises(ValueError, match=r"tune='head' \(--tune head\) trains a network for pictures"):
+        model.fit(np.ones((40, 3)), [0, 1] * 20)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
