@@ -25,7 +25,7 @@ from test_data_mutated import mutated
 
 from tolerant.data import Source, load
 from tolerant.data.readers import pictures as decoding
-from tolerant.data.stored_pictures import StoredPicture
+from tolerant.data.stored_pictures import StoredPicture, mapped
 from tolerant.own_data.run_folder.places import found_source, stored_source
 
 datasets = pytest.importorskip("datasets")
@@ -419,3 +419,15 @@ def test_a_run_keeps_the_name_of_the_hub(tmp_path: Path) -> None:
     stored = stored_source(source, tmp_path)
     assert stored == {"name": source.name, "options": source.options}
     assert found_source(stored, tmp_path) == source
+
+
+def test_a_damaged_file_of_pictures_is_not_read_beyond_its_end(tmp_path: Path) -> None:
+    table = pa.table({"image": [b"abc", b"defg"], "label": ["a", "b"]})
+    with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
+        out.write_table(table)
+    content = (tmp_path / "rows.arrow").read_bytes()
+    places = np.array([0, 3, 7], np.int32).tobytes()  # where the cells of the column begin and end
+    assert content.count(places) == 1
+    (tmp_path / "rows.arrow").write_bytes(content.replace(places, np.array([0, 3, 7000], np.int32).tobytes()))
+    with pytest.raises(pa.ArrowInvalid):
+        mapped(tmp_path / "rows.arrow")
