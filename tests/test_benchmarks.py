@@ -38,7 +38,12 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
         *((what, "rate.jsonl") for what in ("rate", "k", "q")),
     ],
     "bench_rate_range": [("", "rate_range.jsonl")],
-    "bench_relabel": [("labels", "relabel.jsonl"), ("rounds", "relabel_rounds.jsonl")],
+    "bench_relabel": [
+        ("labels", "relabel.jsonl"),
+        ("rounds", "relabel_rounds.jsonl"),
+        ("ways --only ours,hard,surest", "relabel_ways.jsonl"),
+    ],
+    "bench_rounds": [("--list", None)],
     "bench_texts": [("", "texts_many.jsonl")],
     "bench_train": [
         ("--models resnet18 --runs 4", "train_h200.json"),
@@ -79,6 +84,25 @@ def test_a_tiny_run_stores_rows_like_those_of_the_tables(name, words, stored, tm
         kinds = [shapes(path) for path in (out, STORED / stored)]
         assert kinds[0]
         assert kinds[0] <= kinds[1]
+
+
+def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
+    words = f"--only half+random1 --out {tmp_path} --checkpoints {tmp_path}/runs"
+    run("bench_rounds", words)
+    said = capsys.readouterr().out
+    rows = [json.loads(line) for line in (tmp_path / "rounds-trials.jsonl").read_text().splitlines()]
+    names = [row["spec"]["protocol"].removeprefix("rounds-trials ") for row in rows]
+    assert said.count(": done ") == len(names) == len(set(names)) > 4
+    assert all({"time_s", "hardware", "commit", "source", "history"} <= row.keys() for row in rows)
+    history = json.loads((tmp_path / "history" / rows[0]["history"]).read_text())
+    assert {"test_accuracy", "label_accuracy"} <= history.keys()
+    run("bench_rounds", words)
+    assert not capsys.readouterr().out
+    run("bench_rounds", f"{words} --list")
+    assert "about 0 s to do" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run("bench_rounds", "--only halves")
+    assert "--only must be parts of names" in capsys.readouterr().err
 
 
 @pytest.mark.gpu

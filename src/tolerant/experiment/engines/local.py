@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count
@@ -41,6 +41,8 @@ class Runner:
     checkpoints: str
     device: str = "auto"
     side_by_side: int = 1
+    data: Callable[[RunSpec], TrainingData] = training_data
+    """The rows of a spec; a benchmark takes fewer."""
 
     def __call__(self, spec: RunSpec) -> Outcome:
         """One spec, here and now."""
@@ -69,7 +71,7 @@ class Runner:
             outcome = reservation.take()
             if outcome is None:
                 try:
-                    data = training_data(spec)
+                    data = self.data(spec)
                     heirs_of = (heirs or {}).get(spec.key, ())
                     job = make_job(spec, data, reservation.folder, reservation.estimated, on_epoch, heirs_of)
                 except Exception as error:

@@ -119,14 +119,23 @@ class Teacher:
         if self._probs is not None:
             probs = torch.lerp(probs, self._probs, self.relabel.carry)
         self._probs = probs
-        post = posterior(probs, given, count_transition(probs, given))
+        post = self.judge(probs, given)
         fixed = self._fixed(probs, post, given)
         post = torch.where(fixed[:, None], given, post)
-        largest, label = post.max(1)
-        kept = torch.ones_like(fixed) if self.relabel.soft else largest >= self.relabel.sure
-        label = torch.where(kept, label, self._given)
+        kept = self.keep(post)
+        label = torch.where(kept, post.argmax(1), self._given)
         self.targets.copy_(post if self.relabel.soft else label)
         self._arriving = Arriving(torch.stack([kept.long(), label]))
+
+    def judge(self, probs: Tensor, given: Tensor) -> Tensor:
+        """float32 (N, C): how probable each label is, by what the model says and the given ones, one-hot."""
+        return posterior(probs, given, count_transition(probs, given))
+
+    def keep(self, post: Tensor) -> Tensor:
+        """bool [N]: the rows that train, by how probable their labels are."""
+        if self.relabel.soft:
+            return torch.ones(len(post), dtype=torch.bool, device=post.device)
+        return post.amax(1) >= self.relabel.sure
 
     def arrive(self) -> Generator[bool, None, None]:
         """Yields False until the decision is on the host."""
@@ -166,8 +175,8 @@ class Teacher:
             self._probs = state["probs"].to(self.targets.device)
 
 
-def count_transition(probs: Tensor, given: Tensor) -> Tensor:
-    """T, (C, C), by the given labels, one-hot, of the rows that the model is surest of.
+def count_transition(probs: Tensor, given: Tensor, surest: float = _SUREST) -> Tensor:
+    """T, (C, C), by the given labels, one-hot, of the rows that the model is surest of: this share.
 
     >>> sure = torch.eye(2).repeat_interleave(50, 0).clamp(1e-6)  # fifty rows a class
     >>> labels = torch.arange(100) // 50
@@ -184,8 +193,8 @@ def count_transition(probs: Tensor, given: Tensor) -> Tensor:
     taken = one_hot(choice, num_classes)
     num_taken = taken.sum(0)
     place = torch.arange(len(order), device=probs.device) - (num_taken.cumsum(0) - num_taken)[choice]
-    surest = place < _SUREST * num_taken[choice]
-    counts = (taken * surest[:, None]).T @ given[order]
+    counted = place < surest * num_taken[choice]
+    counts = (taken * counted[:, None]).T @ given[order]
     # As much as one row more: of a class that the model takes no row for, nothing is known.
     wrong = (1 - _FIRST_RIGHT) / (num_classes - 1)
     counts += torch.full_like(counts, wrong).fill_diagonal_(_FIRST_RIGHT)

@@ -1,0 +1,170 @@
+"""Trials of the rounds on CIFAR, on columns that no table reports: what might replace the setting of today.
+
+    python benchmarks/bench_rounds.py --list
+    python benchmarks/bench_rounds.py --only half --fleet 2
+    python benchmarks/bench_rounds.py --only half+random1,surest
+
+A trial is a change of the package's rounds (`tolerant.experiment.papers.rounds`), with a way to decide of
+`ways.py`, on one column; on half of its rows where the name says so. They run in the order of the list, the
+most promising first. `--only` takes words between commas: a name must have all parts, joined by +, of one of
+them. Rows are stored as by `tolerant reproduce`, with what each epoch measured (test accuracy, share of right
+labels) in `history/`; what is stored is not run again, and a run that was killed goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, product
+from pathlib import Path
+
+import numpy as np
+from common import TINY_ROWS, make_parser
+from ways import WAYS, Rounds, unchanged
+
+from tolerant.experiment.engines.local import Runner
+from tolerant.experiment.execute import missing
+from tolerant.experiment.one_run import Outcome
+from tolerant.experiment.papers.rounds.grids import RECIPE, method
+from tolerant.experiment.spec import RunSpec, rows_by_key
+from tolerant.experiment.store import Store
+from tolerant.experiment.time_left import duration, estimate_s
+from tolerant.experiment.training_data import TrainingData, training_data
+from tolerant.train import Round
+
+COLUMNS = {
+    "random1": ("cifar10n-random1", "human", 0.0),
+    "uniform-0.7": ("cifar10", "uniform", 0.7),
+    "class-dependent-0.3": ("cifar10", "class-dependent", 0.3),
+    "cifar100-uniform-0.6": ("cifar100", "uniform", 0.6),
+}
+
+
+def longer(epochs: int, networks: int) -> Callable[[Rounds], Rounds]:
+    """After L_q nothing but the last round, so long."""
+    return lambda rounds: (rounds[0], replace(rounds[-1], epochs=epochs, networks=networks))
+
+
+# What changes about the rounds, and the way to decide.
+CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
+    "ours": (unchanged, "ours"),
+    "thresholds-1x150": (longer(150, 1), "thresholds"),
+    "thresholds-2x150": (longer(150, 2), "thresholds"),
+    "long-2x150": (longer(150, 2), "one-long"),
+    "surest": (unchanged, "surest"),
+    "hard": (unchanged, "hard"),
+    "before": (unchanged, "before"),
+}
+# In the order in which they should be run: columns, halves or not, changes.
+ORDER = (
+    (("random1", "uniform-0.7"), True, ("ours", "surest", "thresholds-1x150", "long-2x150")),
+    (("random1", "uniform-0.7"), True, ("thresholds-2x150", "hard", "before")),
+    (("class-dependent-0.3", "cifar100-uniform-0.6"), True, ("ours", "surest", "long-2x150")),
+    (("random1",), False, ("ours", "thresholds-1x150", "long-2x150")),
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A change on a column, with all or half of its rows."""
+
+    change: str
+    column: str
+    half: bool
+    seed: int = 0
+    tiny: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.change}+{self.column}+{'half' if self.half else 'full'}"
+
+    @property
+    def way(self) -> str:
+        return CHANGES[self.change][1]
+
+    @property
+    def spec(self) -> RunSpec:
+        change, way = CHANGES[self.change]
+        dataset, noise, rate = COLUMNS[self.column]
+        rounds, recipe, model = WAYS[way].change(change(method(dataset))), RECIPE, "fast"
+        if self.tiny:
+            dataset, noise, rate, model = "digits", "uniform", 0.3, "mlp"
+            recipe = replace(RECIPE, batch_size=16, augment="none", mirror=False, precision="fp32")
+            rounds = [_tiny(each) for each in rounds]
+        return RunSpec(
+            dataset=dataset,
+            model=model,
+            noise=noise,
+            noise_rate=rate,
+            rounds=tuple(rounds),
+            recipe=replace(recipe, seed=self.seed),
+            protocol=f"rounds-trials {self.name}",
+        )
+
+    @property
+    def seconds(self) -> float:
+        """About so many of one H200."""
+        return estimate_s(self.spec) / (2 if self.half else 1)
+
+    def rows(self, spec: RunSpec) -> TrainingData:
+        found = training_data(spec)
+        num_rows = TINY_ROWS if self.tiny else len(found.train) // (2 if self.half else 1)
+        return replace(found, train=found.train.subset(np.arange(num_rows)))
+
+
+def _tiny(this: Round) -> Round:
+    relabel = None if this.relabel is None else replace(this.relabel, start_epoch=1, every=1, sure=0.0)
+    return replace(this, epochs=2, relabel=relabel, augment=None)
+
+
+def named(words: str | None, *, seed: int = 0, tiny: bool = False) -> list[Trial]:
+    """The trials in their order; those alone whose name has all parts of one of the words."""
+    trials = [
+        Trial(change, column, half, seed, tiny)
+        for columns, half, changes in ORDER
+        for change, column in product(changes, columns)
+    ]
+    wanted = [set(word.split("+")) for word in words.split(",")] if words else [set()]
+    return [each for each in trials if any(parts <= set(each.name.split("+")) for parts in wanted)]
+
+
+def told(outcome: Outcome) -> None:
+    print(f"{outcome.spec.protocol}: {outcome.status} {outcome.text}", flush=True)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__, out=None)
+    parser.add_argument("--out", type=Path, default=Path("results/bench/rounds"), help="folder of the rows")
+    parser.add_argument("--checkpoints", type=Path, default=Path("runs"), help="folder of unfinished runs")
+    parser.add_argument("--only", help="words between commas")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fleet", type=int, default=1, help="of one change, so many columns side by side")
+    parser.add_argument("--list", action="store_true", help="only print names, seconds, and what is stored")
+    arguments = parser.parse_args(words)
+    trials = named(arguments.only, seed=arguments.seed, tiny=arguments.tiny)
+    if not trials:
+        parser.error(f"--only must be parts of names as --list prints them; got {arguments.only!r}")
+    store = Store(arguments.out)
+    if arguments.list:
+        rows = rows_by_key(store.rows())
+        for each in trials:
+            row = rows.get(each.spec.key)
+            result = "" if row is None else f"{100 * row['result']['last_epoch']['test_accuracy']:.2f}"
+            print(f"{each.name:45} {duration(each.seconds):>8} {result}")
+        print(f"about {duration(sum(each.seconds for each in trials if each.spec.key not in rows))} to do")
+        return
+    for (way, _), group in groupby(trials, key=lambda each: (each.way, each.half)):
+        together = list(group)
+        by_key = {each.spec.key: each for each in together}
+        runner = Runner(
+            str(arguments.out),
+            str(arguments.checkpoints),
+            side_by_side=arguments.fleet,
+            data=lambda spec, by_key=by_key: by_key[spec.key].rows(spec),
+        )
+        with WAYS[way].decides():
+            runner.run_once(missing([each.spec for each in together], store), told)
+
+
+if __name__ == "__main__":
+    main()
