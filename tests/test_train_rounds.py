@@ -232,6 +232,16 @@ def test_a_class_that_would_vanish_keeps_its_labels():
     assert (teacher.labels_on_host[~rows] != given[~rows]).any()
 
 
+def test_a_model_that_is_sure_of_nothing_leaves_nothing_out():
+    """All rows were left out, and the training said that it had diverged."""
+    probs, _, given, _ = drawn(rate=0.0)
+    teacher = decided(Teacher(Relabel(soft=False, sure=0.999999), given, 5), probs**0.01)
+    assert teacher.kept.all()
+    assert torch.equal(teacher.labels_on_host, given)
+    strict = replace(TAUGHT[1], relabel=Relabel(start_epoch=2, every=1, soft=False, sure=0.9999999))
+    assert np.isfinite(fit((TAUGHT[0], strict)).history[-1]["train_loss"])
+
+
 def test_labels_that_somebody_has_checked_stay():
     probs, _, given, _ = drawn()
     trusted = np.arange(len(given)) % 2 == 0

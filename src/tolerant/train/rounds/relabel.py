@@ -158,7 +158,7 @@ class Teacher:
         agreement = (agrees / sizes.clamp_min(1)).sum() / (sizes > 0).sum()
         chance = 1 / self._num_classes
         weak = (agreement - chance) / (1 - chance) < _LEAST_AGREEMENT
-        vanishing = post.sum(0) < _LEAST_OF_CLASS * sizes
+        vanishing = (post * self.keep(post)[:, None]).sum(0) < _LEAST_OF_CLASS * sizes
         fixed = vanishing[self._given] | weak
         return fixed if self._trusted is None else fixed | self._trusted
 
