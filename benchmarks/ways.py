@@ -130,6 +130,11 @@ def three_short(rounds: Rounds) -> Rounds:
     return (first, *relabels(start_epoch=epochs // 2)([short] * 3))
 
 
+def robust(rounds: Rounds) -> Rounds:
+    """L_q with a small q in the place of cross entropy, against labels that are surer than right."""
+    return rounds[0], *(replace(each, loss="lq", loss_args={"q": 0.4}) for each in rounds[1:])
+
+
 def thresholds(rounds: Rounds) -> Rounds:
     """One long round without memory."""
     return relabels(soft=False, carry=0.0)(one_long(rounds))
@@ -144,6 +149,7 @@ WAYS = {
     "before": Way(told_before),
     "sure": Way(teacher=Sure),
     "alone": Way(teacher=Alone),
+    "robust": Way(robust),
     "slow": Way(relabels(carry=0.8)),
     "floored": Way(teacher=Floored),
     "tempered": Way(teacher=Tempered),
