@@ -147,6 +147,7 @@ WAYS = {
     "thresholds": Way(thresholds, Thresholds),
     "one-long": Way(one_long),
     "before": Way(told_before),
+    "surest-before": Way(told_before, Surest),
     "sure": Way(teacher=Sure),
     "alone": Way(teacher=Alone),
     "robust": Way(robust),
