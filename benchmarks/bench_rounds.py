@@ -2,7 +2,7 @@
 
     python benchmarks/bench_rounds.py --list
     python benchmarks/bench_rounds.py --only half --fleet 2
-    python benchmarks/bench_rounds.py --only half+random1,surest
+    python benchmarks/bench_rounds.py --only half+random1,sure
 
 A trial is a change of the package's rounds (`tolerant.experiment.papers.rounds`), with a way to decide of
 `ways.py`, on one column; on half of its rows where the name says so. They run in the order of the list, the
@@ -48,19 +48,20 @@ def longer(epochs: int, networks: int) -> Callable[[Rounds], Rounds]:
 # What changes about the rounds, and the way to decide.
 CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "ours": (unchanged, "ours"),
+    "before": (unchanged, "before"),
+    "surest-before": (unchanged, "surest-before"),
+    "sure": (unchanged, "sure"),
     "thresholds-1x150": (longer(150, 1), "thresholds"),
     "thresholds-2x150": (longer(150, 2), "thresholds"),
     "long-2x150": (longer(150, 2), "one-long"),
-    "surest": (unchanged, "surest"),
     "hard": (unchanged, "hard"),
-    "before": (unchanged, "before"),
 }
 # In the order in which they should be run: columns, halves or not, changes.
 ORDER = (
-    (("random1", "uniform-0.7"), True, ("ours", "surest", "thresholds-1x150", "long-2x150")),
-    (("random1", "uniform-0.7"), True, ("thresholds-2x150", "hard", "before")),
-    (("class-dependent-0.3", "cifar100-uniform-0.6"), True, ("ours", "surest", "long-2x150")),
-    (("random1",), False, ("ours", "thresholds-1x150", "long-2x150")),
+    (("random1", "uniform-0.7"), True, ("ours", "before", "thresholds-1x150", "surest-before")),
+    (("class-dependent-0.3", "cifar100-uniform-0.6"), True, ("ours", "before")),
+    (("random1", "uniform-0.7"), True, ("long-2x150", "thresholds-2x150", "sure", "hard")),
+    (("random1",), False, ("ours", "before", "thresholds-1x150")),
 )
 
 

@@ -50,25 +50,11 @@ class Tempered(Teacher):
         return torch.softmax(super().judge(probs, given).clamp_min(1e-9).log() / 2, 1)
 
 
-class Floored(Teacher):
-    """Of a row's shares a fifth is always the given label's."""
-
-    def judge(self, probs: Tensor, given: Tensor) -> Tensor:
-        return torch.lerp(super().judge(probs, given), given, 0.2)
-
-
 class Surest(Teacher):
     """T is counted among the surest four tenths."""
 
     def judge(self, probs: Tensor, given: Tensor) -> Tensor:
         return posterior(probs, given, count_transition(probs, given, surest=0.4))
-
-
-class Alone(Teacher):
-    """The model alone, which has learnt from the given label already."""
-
-    def judge(self, probs: Tensor, given: Tensor) -> Tensor:
-        return probs / probs.sum(1, keepdim=True)
 
 
 class Thresholds(Teacher):
@@ -122,14 +108,6 @@ def one_long(rounds: Rounds) -> Rounds:
     return relabels(start_epoch=epochs // 8, every=max(1, epochs // 50))((first, last))
 
 
-def three_short(rounds: Rounds) -> Rounds:
-    """Three rounds in the place of two."""
-    first, *later = rounds
-    epochs = sum(each.epochs for each in later) // 3
-    short = replace(later[0], epochs=epochs)
-    return (first, *relabels(start_epoch=epochs // 2)([short] * 3))
-
-
 def robust(rounds: Rounds) -> Rounds:
     """L_q with a small q in the place of cross entropy, against labels that are surer than right."""
     return rounds[0], *(replace(each, loss="lq", loss_args={"q": 0.4}) for each in rounds[1:])
@@ -149,11 +127,8 @@ WAYS = {
     "before": Way(told_before),
     "surest-before": Way(told_before, Surest),
     "sure": Way(teacher=Sure),
-    "alone": Way(teacher=Alone),
     "robust": Way(robust),
     "slow": Way(relabels(carry=0.8)),
-    "floored": Way(teacher=Floored),
     "tempered": Way(teacher=Tempered),
     "balanced": Way(teacher=Balanced),
-    "three-short": Way(three_short),
 }

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from tolerant.experiment import Store
+
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "results" / "bench"
 
@@ -90,12 +92,12 @@ def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
     words = f"--only half+random1 --out {tmp_path} --checkpoints {tmp_path}/runs"
     run("bench_rounds", words)
     said = capsys.readouterr().out
-    rows = [json.loads(line) for line in (tmp_path / "rounds-trials.jsonl").read_text().splitlines()]
+    store = Store(tmp_path)
+    rows = store.rows()
     names = [row["spec"]["protocol"].removeprefix("rounds-trials ") for row in rows]
     assert said.count(": done ") == len(names) == len(set(names)) > 4
     assert all({"time_s", "hardware", "commit", "source", "history"} <= row.keys() for row in rows)
-    history = json.loads((tmp_path / "history" / rows[0]["history"]).read_text())
-    assert {"test_accuracy", "label_accuracy"} <= history.keys()
+    assert {"test_accuracy", "label_accuracy"} <= store.history(rows[0]).keys()
     run("bench_rounds", words)
     assert not capsys.readouterr().out
     run("bench_rounds", f"{words} --list")
