@@ -177,7 +177,7 @@ def test_a_checkpoint_of_other_code_is_not_gone_on_from(
         reservation.release()
 
 
-def test_the_data_of_a_run_go_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_of_a_run_go_when_it_ends(tmp_path: Path) -> None:
     """Of open-set noise each run has pictures of its own: a grid of them filled the memory."""
     alive: list[int] = []
 
@@ -186,8 +186,8 @@ def test_the_data_of_a_run_go_when_it_ends(tmp_path: Path, monkeypatch: pytest.M
         alive.append(sum(type(each) in (TrainingData, Job) for each in gc.get_objects()))
         return training_data(spec)
 
-    monkeypatch.setattr(local, "training_data", spy)
-    run(tiny("cce", "lq", "mae"), results=tmp_path, checkpoints=tmp_path / "runs")
+    runner = local.Runner(str(tmp_path), str(tmp_path / "runs"), data=spy)
+    runner.run_once(tiny("cce", "lq", "mae"), lambda outcome: None)
     assert alive == [0, 0, 0]  # when the next are made
 
 
