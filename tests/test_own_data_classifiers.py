@@ -310,6 +310,19 @@ def test_what_a_class_has_lost_is_found_from_what_the_folds_say():
     assert recall_score(true, model.predict(X)) >= recall_score(true, plain.predict(X))
 
 
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_class_of_two_rows_takes_none_from_the_others(seed):
+    """What is said of these two is chance; a tenth of the other rows was predicted to be like them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(242, 4))
+    true = np.array([*(np.arange(240) % 3), 3, 3])
+    X[:240, :2] += 4 * np.eye(3)[true[:240], :2]
+    given = np.where(rng.random(242) < 0.24, rng.integers(0, 3, 242), true)
+    given[240:] = 3
+    model = NoisyLabelClassifier(model="forest", folds=3, random_state=0).fit(X, given)
+    assert (model.predict(X[:240]) == 3).sum() <= 2
+
+
 def test_few_rows_are_tried_without_boosting(blobs):
     X, given, _ = blobs
     for times, names in ((2, TABLE), (1, [*LINEAR, "forest", "extra-trees"])):

@@ -36,8 +36,9 @@ _GAIN_BY_LEAVING_OUT = 0.01
 # Of a class no larger share of the labels is taken to be lost where predictions are moved towards rare
 # classes: few rows tell T badly. To reckon with T was worth 0.4 points (standard error 0.1) on tables that no
 # benchmark reports (90 of at most 700 rows, a fifth of the labels wrong in three ways, one draw), 0.5 where
-# labels were lost one way; without this limit 0.2 (0.2).
-_MOST_WRONG = 0.3
+# labels were lost one way; without this limit 0.2 (0.2). With a class of fewer labels than these, whose true
+# number hangs on a few labels of other classes, nothing is reckoned.
+_MOST_WRONG, _LEAST_TO_TELL = 0.3, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,13 +191,14 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
 
 
 def _tau_of_true(task: Task, plain: OutOfFold, as_fitted: OutOfFold, prior: np.ndarray) -> float:
-    """How far to move what is said of new rows: as agrees with true labels, where rows are enough to tell T.
+    """How far to move what is said of new rows: as agrees with true labels, where enough rows tell these.
 
     What is said of the rows at hand, to doubt their labels, is moved as agrees with these.
     """
     held_out = np.flatnonzero(plain.held_out)
     given, transition = task.dataset.given_labels[held_out], None
-    if not is_sparse(task.dataset) and has_whole_matrix(len(given), len(prior)):
+    enough = np.bincount(given, minlength=len(prior)).min() >= _LEAST_TO_TELL
+    if enough and not is_sparse(task.dataset) and has_whole_matrix(len(given), len(prior)):
         sample = sample_to_fit(len(given))
         found = fit_anchors(given[sample], plain.probs[held_out][sample]).transition
         share = np.minimum(1.0, _MOST_WRONG / np.maximum(1.0 - found.diagonal(), _MOST_WRONG))

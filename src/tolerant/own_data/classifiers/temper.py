@@ -8,6 +8,7 @@ import numpy as np
 
 ClassWeight = Literal["auto", "balanced", "none"]
 _TAUS = np.arange(9) / 8
+_LEAST_TO_COUNT = 10  # labels of a class with which its recall counts whole: that of two labels is chance
 
 
 def temper(probs: np.ndarray, prior: np.ndarray, tau: float) -> np.ndarray:
@@ -25,9 +26,11 @@ def temper(probs: np.ndarray, prior: np.ndarray, tau: float) -> np.ndarray:
 def agreement(given_labels: np.ndarray, choice: np.ndarray, num_classes: int) -> float:
     """How well predicted labels agree with the given ones: the mean of accuracy and balanced accuracy.
 
-    Where classes are unequal the two trade against each other, and this counts both alike.
+    Where classes are unequal the two trade against each other, and this counts both alike. Of a class with
+    hardly any labels the recall hardly counts.
 
-    >>> agreement(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]), 2)
+    >>> labels = np.repeat([0, 1], [30, 10])
+    >>> agreement(labels, np.zeros(40, int), 2)
     0.625
     """
     right = np.bincount(given_labels[given_labels == choice], minlength=num_classes)
@@ -41,8 +44,8 @@ def agreement_with_true(given_labels: np.ndarray, choice: np.ndarray, to_true: n
 
     Here the model is always right, and three in ten labels of class 1 were lost:
 
-    >>> true = np.repeat([0, 1], 10)
-    >>> given = np.where(np.arange(20) % 10 < 3, 0, true)
+    >>> true = np.repeat([0, 1], 20)
+    >>> given = np.where(np.arange(40) % 10 < 3, 0, true)
     >>> T = np.array([[1.0, 0.0], [0.3, 0.7]])
     >>> round(agreement(given, true, 2), 3), round(agreement_with_true(given, true, np.linalg.inv(T)), 3)
     (0.867, 1.0)
@@ -54,8 +57,9 @@ def agreement_with_true(given_labels: np.ndarray, choice: np.ndarray, to_true: n
 
 
 def _both_alike(right: np.ndarray, counts: np.ndarray) -> float:
-    there = counts > 0
-    return float((right.sum() / counts.sum() + (right[there] / counts[there]).mean()) / 2)
+    weight, there = np.minimum(counts / _LEAST_TO_COUNT, 1), counts > 0
+    recall = float((weight[there] * right[there] / counts[there]).sum() / weight.sum())
+    return (float(right.sum() / counts.sum()) + recall) / 2
 
 
 def choose_tau(
