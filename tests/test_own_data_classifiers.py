@@ -84,7 +84,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_auto_says_what_it_tries_and_why_it_chose(trained):
     _, said = trained
-    assert f"Models: {', '.join(TABLE)}, in 3 folds; about" in said
+    assert f"Models: {', '.join(TABLE)}, in 3 folds; at most about" in said
     assert said.count("(chosen)") == 1
     assert all(f"│ {name}" in said for name in TABLE)
 

@@ -11,7 +11,7 @@ import scipy.sparse
 from own_data_helpers import tolerant
 from sklearn.linear_model import LogisticRegression
 
-from tolerant.data import InputEncoder
+from tolerant.data import InputEncoder, TableEncoder
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders import text as encoders
 from tolerant.data.encoders.sparse import SparseRows
@@ -19,6 +19,7 @@ from tolerant.data.encoders.text import CharacterEncoder, TextEncoder
 from tolerant.data.features.extractor import Identity
 from tolerant.own_data import text_features
 from tolerant.own_data.classifiers import cards
+from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.choose import expected_seconds
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.member import named_member, quietly
@@ -94,7 +95,7 @@ def test_many_texts_are_trained_on_by_their_words(tmp_path, monkeypatch):
     options = ("--folds", 2, "--features", "none")
     said = tolerant("train", tmp_path / "t.csv", "--out", tmp_path / "run", *options)
     assert "Trained on words:" in said
-    assert "Models: words, bayes, in 2 folds; about" in said
+    assert "Models: words, bayes, in 2 folds; at most about" in said
     said = tolerant("predict", tmp_path / "run", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
     assert (pd.read_csv(tmp_path / "p.csv").label == frame.true).mean() > 0.9
     said = tolerant("train", tmp_path / "t.csv", "--out", tmp_path / "2", *options, "--model", "characters")
@@ -110,6 +111,14 @@ def test_the_time_is_that_of_the_columns_a_model_is_given():
     )
     cells = [inputs.part(name).nnz for name in inputs.parts]
     assert words / characters == pytest.approx(cells[0] / cells[1])
+
+
+def test_trees_are_given_a_column_for_all_its_categories():
+    frame = pd.DataFrame({"place": [f"place {row % 40}" for row in range(200)], "size": np.arange(200) % 7})
+    encoder, inputs = TableEncoder.fit_transform(frame)
+    rows = NoisyDataset(inputs, np.arange(200) % 2, None, ("a", "b"), encoder=encoder)
+    taken = expected_seconds([named_member("trees")], rows, 0)["trees"]
+    assert taken == CLASSIFIERS["trees"].seconds(200, 2 * 200, 2)
 
 
 def test_texts_trained_on_words_and_features_have_reasons_by_their_words():

@@ -12,7 +12,7 @@ import numpy as np
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.sparse import SparseRows
 from tolerant.hints import did_you_mean
-from tolerant.own_data.classifiers.cards import CLASSIFIERS, OF_FEATURES
+from tolerant.own_data.classifiers.cards import CLASSIFIERS, OF_FEATURES, Card
 from tolerant.own_data.classifiers.member import (
     Member,
     check_classifier,
@@ -20,9 +20,11 @@ from tolerant.own_data.classifiers.member import (
     named_member,
     own_member,
 )
+from tolerant.own_data.classifiers.rows import columns
 from tolerant.own_data.classifiers.temper import ClassWeight, choose_tau
 from tolerant.own_data.network import NETWORK
 from tolerant.own_data.settings import TRUNCATED, Settings
+from tolerant.threads import cores
 from tolerant.train.networks import NETWORKS
 
 _LOSSES = (TRUNCATED, "lq", "cce")
@@ -143,8 +145,17 @@ def choose(
 
 def expected_seconds(members: Sequence[Member], dataset: NoisyDataset, folds: int) -> dict[str, float]:
     """About how long each member takes for its folds and one fit more; of a user's own nothing is known."""
-    inputs, found = dataset.inputs, {}
-    for card in (CLASSIFIERS[member.name] for member in members if member.name in CLASSIFIERS):
-        cells = inputs.num_cells(card.part) if isinstance(inputs, SparseRows) else int(np.prod(inputs.shape))
-        found[card.name] = (folds + 1) * card.seconds(len(dataset), cells, dataset.num_classes)
-    return found
+    fits = -(-folds // cores()) + 1  # folds go side by side
+    return {
+        card.name: fits * card.seconds(len(dataset), _num_cells(card, dataset), dataset.num_classes)
+        for card in (CLASSIFIERS[member.name] for member in members if member.name in CLASSIFIERS)
+    }
+
+
+def _num_cells(card: Card, dataset: NoisyDataset) -> int:
+    """Of the rows as the card is given them, those that are not zero."""
+    if isinstance(dataset.inputs, SparseRows):
+        return dataset.inputs.num_cells(card.part)
+    if card.rows is columns and dataset.encoder is not None:
+        return len(dataset) * len(dataset.encoder.columns)
+    return int(np.prod(dataset.inputs.shape))

@@ -57,7 +57,8 @@ def try_members(members: Sequence[Member], task: Task, say: Say, kept: KeptScore
     parts = fold_parts(dataset, task.folds, settings.seed, task.sample_weight) if task.folds >= 2 else []
     seconds = expected_seconds(members, dataset, len(parts))
     names = ", ".join(member.name for member in members)
-    known = f"; about {max(1, round(2 * sum(seconds.values())))} s" if len(seconds) == len(members) else ""
+    most = max(1, round(2 * sum(seconds.values())))  # a second time without what they doubt, if they do
+    known = f"; at most about {most} s" if len(seconds) == len(members) else ""
     say(f"Models: {names}, {f'in {len(parts)} folds' if parts else 'without folds'}{known}.")
     scored = {
         member.name: kept.get(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from tolerant.extras import extra
 from tolerant.own_data.classifiers.member import Member, all_probs, quietly
 from tolerant.own_data.classifiers.rows import take
 from tolerant.own_data.out_of_fold import OutOfFold
+from tolerant.threads import cores
 
 Parts = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -112,7 +112,6 @@ def side_by_side(most: int) -> Iterator[Callable[[Callable[[int], Any], Sequence
     Each has one thread of its own for its sums: with as many as cores, small models wait for each other.
     """
     joblib = extra("joblib")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parallel = joblib.Parallel(max(1, min(most, cores)), prefer="threads")
+    parallel = joblib.Parallel(max(1, min(most, cores())), prefer="threads")
     with extra("threadpoolctl").threadpool_limits(1), quietly():
         yield lambda function, items: list(parallel(map(joblib.delayed(function), items)))
