@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -321,6 +323,22 @@ def test_a_class_of_two_rows_takes_none_from_the_others(seed):
     given[240:] = 3
     model = NoisyLabelClassifier(model="forest", folds=3, random_state=0).fit(X, given)
     assert (model.predict(X[:240]) == 3).sum() <= 2
+
+
+def test_folds_side_by_side_have_a_thread_each():
+    """OpenMP counts threads for each thread; in a process of its own, since the tests have but one."""
+    code = (
+        "import sklearn.ensemble, threadpoolctl\n"
+        "from tolerant.own_data.classifiers.score import side_by_side\n"
+        "def threads(item):\n"
+        "    return [each['num_threads'] for each in threadpoolctl.threadpool_info()]\n"
+        "with side_by_side(2) as run:\n"
+        "    found = run(threads, range(2))\n"
+        "assert threads(0) and 3 in threads(0), threads(0)\n"
+        "assert {number for each in found for number in each} == {1}, found\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "3"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_few_rows_are_tried_without_boosting(blobs):
