@@ -20,9 +20,9 @@ Tables apart (`results/bench/models_held_out.jsonl`, with `--rows 1000`), on whi
 of the R packages mlbench, kernlab and caret with a class, 80 rows or more and three other columns or more
 that are not above under another name (BreastCancer, Glass, Pima, ticdata, segmentationData, Sacramento,
 scat); rows of classes with fewer than eight rows or less than one in a hundred are left out, and of more
-than 4,000 rows that many are drawn (`set.seed(0)`). mlbench: DNA, HouseVotes84, Ionosphere,
-LetterRecognition, Satellite, Shuttle, Sonar, Soybean, Vehicle, Vowel, Zoo; kernlab: income, musk,
-promotergene, spam; caret: cox2, dhfr, mdrr, oil, GermanCredit.
+than 4,000 rows that many are drawn (`set.seed(0)`) and kept in their order. mlbench: DNA, HouseVotes84,
+Ionosphere, LetterRecognition, Satellite, Shuttle, Sonar, Soybean, Vehicle, Vowel, Zoo; kernlab: income,
+musk, promotergene, spam; caret: cox2, dhfr, mdrr, oil, GermanCredit.
 
 Texts on which nothing was chosen (`results/bench/models_held_out_texts.jsonl`): public texts of Debian 12's
 packages, at most 4,000 to train and 2,000 to test, those that occur twice left out; of six sets, listed
