@@ -325,6 +325,21 @@ def test_a_class_of_two_rows_takes_none_from_the_others(seed):
     assert (model.predict(X[:240]) == 3).sum() <= 2
 
 
+def test_a_long_training_says_which_models_are_done(blobs, monkeypatch):
+    X, given, _ = blobs
+    rows = NoisyDataset(np.float32(X), given, None, tuple("abc"))
+
+    def said() -> list[str]:
+        lines: list[str] = []
+        learn(rows, Settings(), folds=2, device="cpu", progress="quiet", say=lines.append)
+        return [line.split(",")[0] for line in lines if " of " in line]
+
+    assert said() == []
+    monkeypatch.setattr("tolerant.own_data.classifiers.learn_committee._WORTH_SAYING_S", 0)
+    names = [member.name for member in members_for(rows, Settings())]
+    assert said() == [f"  {number} of {len(names)}: {name}" for number, name in enumerate(names, 1)]
+
+
 def test_folds_side_by_side_have_a_thread_each():
     """OpenMP counts threads for each thread; in a process of its own, since the tests have but one."""
     code = (

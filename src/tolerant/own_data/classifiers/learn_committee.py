@@ -39,6 +39,7 @@ _GAIN_BY_LEAVING_OUT = 0.01
 # tables that no benchmark reports (160 of at most 700 rows, a fifth of the labels wrong in three ways, one
 # draw each), 0.6 where labels were lost one way; on those 70 of them by which nothing was chosen 0.2 (0.1).
 _MOST_WRONG, _LEAST_TO_TELL = 0.3, 20
+_WORTH_SAYING_S = 30  # from here on each model is said to be done
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,21 +61,20 @@ def try_members(members: Sequence[Member], task: Task, say: Say, kept: KeptScore
     most = max(1, round(2 * sum(seconds.values())))  # a second time without what they doubt, if they do
     known = f"; at most about {most} s" if len(seconds) == len(members) else ""
     say(f"Models: {names}, {f'in {len(parts)} folds' if parts else 'without folds'}{known}.")
-    scored = {
-        member.name: kept.get(
-            member.name,
-            partial(
-                score_member,
-                member,
-                dataset,
-                parts,
-                seed=settings.seed,
-                sample_weight=task.sample_weight,
-                trusted=task.reviewed,
-            ),
+    scored = {}
+    for number, member in enumerate(members, 1):
+        score = partial(
+            score_member,
+            member,
+            dataset,
+            parts,
+            seed=settings.seed,
+            sample_weight=task.sample_weight,
+            trusted=task.reviewed,
         )
-        for member in members
-    }
+        scored[member.name] = kept.get(member.name, score)
+        if most >= _WORTH_SAYING_S:
+            say(f"  {number} of {len(members)}: {member.name}, {scored[member.name].time_s:.0f} s")
     held_out = next(iter(scored.values())).out_of_fold.held_out
     if not held_out.any():  # nothing to choose by
         tau = 1.0 if settings.class_weight == "balanced" else 0.0
