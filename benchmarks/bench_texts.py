@@ -85,7 +85,7 @@ def measure(data: dict[str, Any], rows: int, test_rows: int, folder: Path) -> Ro
     listed = pandas.read_csv(run / "suspects.csv")["index"].to_numpy()
     rank = np.full(rows, -float(rows))  # those that are not listed are the least doubtful
     rank[listed] = -np.arange(len(listed), dtype=float)
-    seconds = re.findall(r"folds; about (\d+) s", said)
+    seconds = re.findall(r"folds; at most about (\d+) s", said)
     models = re.findall(r"^Trained (.+?) on [\d,]+ of", said, re.MULTILINE)
     return {
         "rows": rows,
