@@ -31,7 +31,6 @@ from tolerant.experiment.store import Store
 from tolerant.experiment.time_left import duration, estimate_s
 from tolerant.experiment.training_data import TrainingData, training_data
 from tolerant.train import Round
-from tolerant.train.rounds.round import taught
 
 COLUMNS = {
     "random1": ("cifar10n-random1", "human", 0.0),
@@ -46,19 +45,9 @@ def longer(epochs: int, networks: int) -> Callable[[Rounds], Rounds]:
     return lambda rounds: (rounds[0], replace(rounds[-1], epochs=epochs, networks=networks))
 
 
-def short(rounds: Rounds) -> Rounds:
-    """L_q, 24 epochs, and 48 of the last round, of two networks."""
-    of = taught(20, 24, 48, q=dict(rounds[0].loss_args)["q"], networks=2)
-    return *of[:-1], replace(of[-1], augment=rounds[-1].augment)
-
-
 # What changes about the rounds, and the way to decide.
 CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "ours": (unchanged, "ours"),
-    "short": (short, "ours"),
-    "short-folds": (short, "folds"),
-    "short-folds-before": (short, "folds-before"),
-    "short-all-folds": (short, "all-folds"),
     "before": (unchanged, "before"),
     "surest-before": (unchanged, "surest-before"),
     "sure": (unchanged, "sure"),
@@ -69,7 +58,6 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
 }
 # In the order in which they should be run: columns, halves or not, changes.
 ORDER = (
-    (("random1", "uniform-0.7"), True, ("short-folds-before", "short-folds", "short-all-folds", "short")),
     (("random1", "uniform-0.7"), True, ("ours", "before", "thresholds-1x150", "surest-before")),
     (("class-dependent-0.3", "cifar100-uniform-0.6"), True, ("ours", "before")),
     (("random1", "uniform-0.7"), True, ("long-2x150", "thresholds-2x150", "sure", "hard")),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -109,20 +108,6 @@ def one_long(rounds: Rounds) -> Rounds:
     return relabels(start_epoch=epochs // 8, every=max(1, epochs // 50))((first, last))
 
 
-def in_folds(rounds: Rounds, *, last: bool = False) -> Rounds:
-    """Three networks between the first round and the last, each judging the third that it has not learnt."""
-    return tuple(
-        replace(each, networks=3, folds=True) if each.relabel and (last or each is not rounds[-1]) else each
-        for each in rounds
-    )
-
-
-def in_folds_before(rounds: Rounds) -> Rounds:
-    """In the last round, which learns all rows, only the networks of the one before decide."""
-    *others, last = in_folds(rounds)
-    return *others, *told_before((last,))
-
-
 def robust(rounds: Rounds) -> Rounds:
     """L_q with a small q in the place of cross entropy, against labels that are surer than right."""
     return rounds[0], *(replace(each, loss="lq", loss_args={"q": 0.4}) for each in rounds[1:])
@@ -143,9 +128,6 @@ WAYS = {
     "surest-before": Way(told_before, Surest),
     "sure": Way(teacher=Sure),
     "robust": Way(robust),
-    "folds": Way(in_folds),
-    "folds-before": Way(in_folds_before),
-    "all-folds": Way(partial(in_folds, last=True)),
     "slow": Way(relabels(carry=0.8)),
     "tempered": Way(teacher=Tempered),
     "balanced": Way(teacher=Balanced),

@@ -17,22 +17,10 @@ from train_helpers import pictures, quick, table
 from tolerant.data import NoisyDataset
 from tolerant.data.distort import distort, draw_distortion
 from tolerant.noise import corrupt, symmetric
-from tolerant.train import (
-    Callback,
-    Fleet,
-    Job,
-    PruneSchedule,
-    Relabel,
-    Round,
-    Run,
-    build,
-    join_ranks,
-    train,
-)
+from tolerant.train import Callback, Fleet, Job, PruneSchedule, Relabel, Round, build, join_ranks, train
 from tolerant.train.engine.check_job import check_job
 from tolerant.train.engine.mixup import blend, draw_shares, one_hot
 from tolerant.train.engine.weights import Average, Weights
-from tolerant.train.model_state import evaluating
 from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.rounds.relabel import Teacher, count_transition
 
@@ -142,90 +130,6 @@ def test_ranks_agree():
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     assert first.stdout == second.stdout
     assert json.loads(first.stdout)[3] > 0.9
-
-
-# Folds.
-
-FOLDED = (
-    Round(epochs=4, loss="lq", loss_args={"q": 0.7}, networks=3, folds=True),
-    Round(epochs=4, mixup=1.0, networks=3, folds=True, relabel=Relabel(start_epoch=2, every=1)),
-    Round(epochs=4, mixup=1.0, networks=2, relabel=Relabel(start_epoch=4)),
-)
-
-
-def run_of(round_, dataset, **changes):
-    job = Job(dataset=dataset, model="mlp", loss="cce", recipe=RECIPE, rounds=(round_,), **changes)
-    return Run(job.of_round(0, None), torch.device("cpu"))
-
-
-@pytest.mark.parametrize("mixup", [0.0, 1.0])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_network_learns_nothing_of_the_labels_of_its_fold(mixup, weighted):
-    """Other labels there leave it as it is, to the bit, and change the other networks."""
-    rows = table(160)
-    changes = {"sample_weight": np.linspace(0.5, 1.5, len(rows))} if weighted else {}
-    round_ = Round(epochs=2, mixup=mixup, networks=3, folds=True)
-    first = run_of(round_, rows, **changes)
-    fold = first.stepper.fold
-    labels = np.where(fold.numpy() == 1, (rows.given_labels + 1) % 4, rows.given_labels)
-    second = run_of(round_, rows, **changes)
-    second.stepper.labels = torch.from_numpy(labels)  # the folds stay, which are dealt out by label
-    for run in (first, second):
-        assert list(run.go())
-    one, other = (run.stepper.model.networks for run in (first, second))
-    same = [
-        all(torch.equal(a, b) for a, b in zip(x.parameters(), y.parameters(), strict=True))
-        for x, y in zip(one, other, strict=True)
-    ]
-    assert same == [False, True, False]
-
-
-def test_each_row_is_judged_by_the_network_of_its_fold():
-    run = run_of(Round(epochs=1, networks=3, folds=True), table(160))
-    assert list(run.go())
-    probs, fold = run.probabilities(), run.stepper.fold
-    assert torch.bincount(fold).tolist() == [54, 53, 53]
-    of_class = torch.bincount(3 * run.rows.labels + fold).view(-1, 3)
-    assert (of_class.amax(1) - of_class.amin(1)).max() <= 1
-    for number, network in enumerate(run.stepper.model.networks):
-        own = torch.cat([torch.softmax(network(x), 1) for _, x in run.rows.in_order(160)])
-        torch.testing.assert_close(probs[fold == number], own[fold == number])
-        assert (probs[fold != number] != own[fold != number]).any()
-
-
-def test_groups_are_judged_whole():
-    rows = replace(table(160), groups=np.arange(160) // 8)
-    fold = run_of(Round(epochs=1, networks=3, folds=True), rows).stepper.fold.view(20, 8)
-    assert (fold == fold[:, :1]).all()
-    assert fold.unique().tolist() == [0, 1, 2]
-
-
-def test_mirror_images_are_judged_by_the_network_of_the_fold_too():
-    recipe = replace(RECIPE, augment="flip", center="channel", mirror=True)
-    rounds = (Round(epochs=1, networks=2, folds=True),)
-    job = Job(dataset=pictures(96), model="small-cnn", loss="cce", recipe=recipe, rounds=rounds)
-    run = Run(job.of_round(0, None), torch.device("cpu"))
-    assert list(run.go())
-    probs, fold = run.probabilities(), run.stepper.fold
-    with torch.no_grad(), evaluating(run.stepper.model):
-        ((_, x),) = run.rows.in_order(96)
-        for number, network in enumerate(run.stepper.model.networks):
-            both = (torch.softmax(network(x), 1) + torch.softmax(network(x.flip(-1)), 1)) / 2
-            torch.testing.assert_close(probs[fold == number], both[fold == number])
-
-
-def test_wrong_labels_are_found_by_folds():
-    result = fit(FOLDED)
-    rows = table()
-    assert (result.labels == rows.true_labels).mean() > 0.95 > (rows.given_labels == rows.true_labels).mean()
-    assert result.test_accuracy > 0.95
-
-
-def test_rounds_with_folds_go_on_to_the_same_bits(tmp_path):
-    for epochs in (3, 3, 3):
-        with pytest.raises(KeyboardInterrupt):
-            fit(FOLDED, checkpoint=tmp_path, callbacks=[Stopping(epochs)])
-    assert_same(fit(FOLDED, checkpoint=tmp_path), fit(FOLDED))
 
 
 # The decision.
@@ -477,10 +381,6 @@ def test_pictures_are_taught_too():
             (Round(epochs=2), Round(epochs=2, fresh=False, networks=2)),
             "networks must be the same; got 2",
         ),
-        (
-            (Round(epochs=2, networks=2), Round(epochs=2, fresh=False, networks=2, folds=True)),
-            "has folds, but goes on with networks that have learnt all rows",
-        ),
         ((Round(epochs=2, loss="lqq"),), "lqq"),
         ((Round(epochs=2, mixup=-1.0),), "mixup must be a finite number of at least 0"),
     ],
@@ -493,10 +393,6 @@ def test_a_round_that_cannot_run_is_refused_before_the_first_epoch(rounds, messa
 def test_values_of_rounds_are_checked():
     with pytest.raises(ValueError, match="prune or relabel, not both"):
         Round(epochs=2, prune=PruneSchedule(1, 1, 0.5), relabel=Relabel())
-    with pytest.raises(ValueError, match=r"folds need networks of 2 or more.* got networks=1"):
-        Round(epochs=2, folds=True)
-    with pytest.raises(ValueError, match="prune or folds, not both"):
-        Round(epochs=2, networks=3, folds=True, prune=PruneSchedule(1, 1, 0.5))
     with pytest.raises(ValueError, match=r"sure must be in \[0, 1\); got 1.5"):
         Relabel(sure=1.5)
     with pytest.raises(ValueError, match=r"unknown round key 'epoch'\. Did you mean 'epochs'"):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.train.engine.device_rows import Rows
-from tolerant.train.engine.mixup import blend, blend_labels
+from tolerant.train.engine.mixup import blend, one_hot
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.engine.weights import Weights
 from tolerant.train.model_state import clone, copy_into, seeded
@@ -57,8 +57,6 @@ class Stepper:
         """int64 [N], or float32 (N, C) probabilities: what rows are trained under."""
         self.num_classes = num_classes
         self.networks = len(model) if isinstance(model, NetworkCommittee) else 1
-        self.fold: Tensor | None = None
-        """int64 [N]: the number of the network that does not learn a row; None where all learn all."""
         self.order = torch.arange(len(rows), device=rows.index_device)
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -130,8 +128,16 @@ class Stepper:
         whole, index = len(index), self.ranks.share(index)
         inputs = self.rows.batch(index, read)
         share = self.rows.draws["share"][index].to(self.device) if self.recipe.mixup else None
-        inputs = inputs if share is None else blend(inputs, share)
-        labels, weight = self._learnt(index.to(self.device), share)
+        index = index.to(self.device)
+        labels = self.labels.index_select(0, index)
+        weight = None if self.sample_weight is None else self.sample_weight[index]
+        if share is not None:
+            labels = one_hot(labels, self.num_classes) if labels.ndim == 1 else labels
+            inputs, labels = blend(inputs, share), blend(labels, share)
+            weight = None if weight is None else blend(weight, share)
+        if self.networks > 1:  # each one's logits of all rows, one after the other
+            labels = labels.repeat(self.networks, *[1] * (labels.ndim - 1))
+            weight = None if weight is None else weight.repeat(self.networks)
         with self._overlap():
             if self.bf16:
                 with autocast(self.device, True):
@@ -149,25 +155,6 @@ class Stepper:
             self.ranks.sum_gradients(self.model)
         self.weights.step()
         self.loss_sum += loss.detach() * whole
-
-    def _learnt(self, index: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The labels of the logits of all networks, one network after the other, and how much each counts."""
-        labels = self.labels.index_select(0, index)
-        weight = None if self.sample_weight is None else self.sample_weight[index]
-
-        def blended(weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
-            if share is None:
-                return labels, weight
-            return blend_labels(labels, weight, share, self.num_classes)
-
-        if self.fold is None:
-            labels, weight = blended(weight)
-            labels = labels.repeat(self.networks, *[1] * (labels.ndim - 1))
-            return labels, None if weight is None else weight.repeat(self.networks)
-        fold, mean_1 = self.fold.index_select(0, index), self.networks / (self.networks - 1)
-        own = torch.ones_like(fold, dtype=torch.float32) if weight is None else weight
-        each = [blended(own * (fold != number) * mean_1) for number in range(self.networks)]
-        return torch.cat([one for one, _ in each]), torch.cat([of for _, of in each if of is not None])
 
     def end(self) -> None:
         """The epoch is over: combine what each rank has of its own."""

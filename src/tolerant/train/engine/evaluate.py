@@ -14,7 +14,6 @@ from tolerant.kernels.log_prob import log_p_y
 from tolerant.train.engine.capture import as_logits, autocast
 from tolerant.train.engine.device_rows import Rows
 from tolerant.train.model_state import evaluating
-from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.networks.pretrained import Pretrained
 
 _PIXELS = 32 * 32  # of a CIFAR picture
@@ -52,19 +51,13 @@ def score(model: nn.Module, rows: Rows, *, bf16: bool, loss: nn.Module | None = 
 
 
 @torch.no_grad()
-def probabilities(model: nn.Module, rows: Rows, *, bf16: bool, fold: Tensor | None = None) -> Tensor:
-    """float32 (N, C), on the device; ``fold``: by which network of a committee each row is judged."""
+def probabilities(model: nn.Module, rows: Rows, *, bf16: bool) -> Tensor:
+    """float32 (N, C), on the device."""
     probs = torch.zeros(len(rows), rows.num_classes, dtype=torch.float32, device=rows.device)
     with evaluating(model):
         size = min(_part_size(model, rows), -(-len(rows) // rows.ranks.size))
         for part, inputs in rows.in_order(size, rows.ranks):
-            if fold is None:
-                probs[part] = torch.softmax(_logits(model, inputs, bf16), 1)
-            else:
-                assert isinstance(model, NetworkCommittee)
-                with autocast(inputs.device, bf16):
-                    by_network = model.log_probs(inputs).exp().mean(0)
-                probs[part] = by_network[fold[part], torch.arange(len(inputs), device=rows.device)]
+            probs[part] = torch.softmax(_logits(model, inputs, bf16), 1)
     rows.ranks.total_([probs])
     return probs
 

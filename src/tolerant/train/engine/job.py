@@ -75,7 +75,6 @@ class Job:
     """They have epochs, loss, prune and more of their own, in the place of this job's."""
     relabel: Relabel | None = None
     networks: int = 1
-    folds: bool = False
     before: Before | None = None
     """The round before; None in the first one."""
     fresh: bool = True
@@ -112,7 +111,6 @@ class Job:
             prune=this.prune,
             relabel=this.relabel,
             networks=this.networks,
-            folds=this.folds,
             before=before,
             fresh=this.fresh,
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / f"round-{number + 1}",
@@ -193,8 +191,6 @@ class Job:
             rare["relabel"] = asdict(self.relabel)
         if self.networks > 1:
             rare["networks"] = self.networks
-        if self.folds:
-            rare["folds"] = True
         if self.before is not None:
             rare["round"] = self.before.number
         if self.trusted is not None:

@@ -19,14 +19,7 @@ from tolerant.train.engine.device import Arriving, Clock, keep_freed_memory, use
 from tolerant.train.engine.evaluate import probabilities, score
 from tolerant.train.engine.job import Job, Record
 from tolerant.train.engine.measure import measure
-from tolerant.train.engine.prepare import (
-    Splits,
-    load_splits,
-    make_alternation,
-    make_folds,
-    make_stepper,
-    make_teacher,
-)
+from tolerant.train.engine.prepare import Splits, load_splits, make_alternation, make_stepper, make_teacher
 from tolerant.train.engine.ranks import current_ranks
 from tolerant.train.engine.result import TrainResult, make_result
 from tolerant.train.engine.resume import resume, save
@@ -58,7 +51,6 @@ class Run:
             self.rows = self.splits.train
             self.rows.make_draws(job.recipe)
             self.stepper = make_stepper(job, self.rows, self.loss, bf16=bf16, graph=graph)
-            self.stepper.fold = make_folds(job, self.splits, self.train_index)
             self.weights = self.stepper.weights
             self.alternation = make_alternation(job, self.splits)
             self.teacher = make_teacher(job, self.splits, self.train_index)
@@ -167,8 +159,7 @@ class Run:
 
     def probabilities(self) -> Tensor:
         """float32 (N, C): what the model, as it is now, says of the training rows."""
-        stepper = self.stepper
-        return probabilities(stepper.model, self.rows, bf16=stepper.bf16, fold=stepper.fold)
+        return probabilities(self.stepper.model, self.rows, bf16=self.stepper.bf16)
 
     @property
     def kept(self) -> Tensor:

@@ -66,12 +66,11 @@ def load_splits(
 def make_stepper(job: Job, rows: Rows, loss: nn.Module, *, bf16: bool, graph: bool | None) -> Stepper:
     """The job's model, ready to train on ``rows``."""
     decides = job.prune is not None or job.relabel is not None
-    by_weight = decides and job.recipe.prune_by == "weight"
-    weighted = rows.sample_weight is not None or by_weight
+    weighted = rows.sample_weight is not None or (decides and job.recipe.prune_by == "weight")
     layout: Any = {"memory_format": torch.channels_last}
     return Stepper(
         job.build_model().to(rows.device).to(**layout).train(),
-        _per_row(loss, rows.labels) if weighted or job.folds else loss,
+        _per_row(loss, rows.labels) if weighted else loss,
         rows,
         job.recipe,
         num_classes=job.dataset.num_classes,
@@ -122,26 +121,6 @@ def make_teacher(job: Job, splits: Splits, train_index: np.ndarray) -> Teacher |
     follows = job.before is not None
     labels, num_classes = splits.train.labels, job.dataset.num_classes
     return Teacher(job.relabel, labels, num_classes, follows=follows, trusted=trusted)
-
-
-def make_folds(job: Job, splits: Splits, train_index: np.ndarray) -> Tensor | None:
-    """int64 [N]: which network leaves out and judges each row; None where all learn all of them.
-
-    The same in all rounds, so that a network that goes on still has not learnt its rows. Every class is dealt
-    out evenly, groups whole.
-    """
-    if not job.folds:
-        return None
-    generator = np.random.default_rng([job.recipe.seed, job.networks])
-    if job.dataset.groups is not None:
-        _, group = np.unique(job.dataset.groups[train_index], return_inverse=True)
-        fold = generator.permutation(group.max() + 1)[group] % job.networks
-    else:
-        order = generator.permutation(len(train_index))
-        order = order[np.argsort(splits.given_labels[order], kind="stable")]
-        fold = np.empty(len(order), np.int64)
-        fold[order] = np.arange(len(order)) % job.networks
-    return torch.from_numpy(fold).to(splits.train.device)
 
 
 def _constant_accuracy(rows: Rows) -> float:

@@ -33,10 +33,7 @@ class NetworkCommittee(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             return torch.cat([network(x) for network in self.networks])
-        return torch.logsumexp(self.log_probs(x).flatten(0, 1), 0)  # up to a constant
-
-    def log_probs(self, x: Tensor) -> Tensor:
-        """float32 (views, networks, rows, classes): what each network says of each view of the rows."""
         views = [x, x.flip(-1)] if self.mirror else [x]
-        logits = [torch.stack([network(view) for network in self.networks]) for view in views]
-        return torch.log_softmax(torch.stack(logits).float(), -1)
+        logits = [network(view) for view in views for network in self.networks]
+        log_probs = torch.stack([torch.log_softmax(each.float(), 1) for each in logits])
+        return torch.logsumexp(log_probs, 0)  # up to a constant

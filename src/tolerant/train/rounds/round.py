@@ -35,9 +35,6 @@ class Round:
     average: float | None = None
     networks: int = 1
     """So many learn side by side and decide by the mean of their probabilities."""
-    folds: bool = False
-    """Each network leaves out its share of the rows, and it alone judges these: no wrong label that it has
-    learnt speaks for itself."""
     fresh: bool = True
     """Whether a new network starts, or the one of the round before goes on."""
 
@@ -51,13 +48,6 @@ class Round:
                 "a round has prune or relabel, not both: relabelling leaves out by itself the rows that the "
                 "model is not sure of. Use two rounds."
             )
-        if self.folds and self.networks < 2:
-            raise ValueError(
-                "folds need networks of 2 or more, of which each judges the rows that it has not learnt; got "
-                f"networks={self.networks}. Use networks=3."
-            )
-        if self.folds and self.prune is not None:
-            raise ValueError("a round has prune or folds, not both: pruning is decided by all networks.")
 
     def recipe(self, of_all: Recipe) -> Recipe:
         """How this round trains, where ``of_all`` is the recipe of all rounds."""
@@ -98,11 +88,6 @@ def check_rounds(rounds: Sequence[Round], recipe: Recipe) -> None:
             raise ValueError(
                 f"{where} goes on with the network of the round before (fresh=False), so networks must be "
                 f"the same; got {each.networks} after {rounds[number - 1].networks}."
-            )
-        if not each.fresh and each.folds and not rounds[number - 1].folds:
-            raise ValueError(
-                f"{where} has folds, but goes on with networks that have learnt all rows. Use fresh=True, or "
-                "folds in the round before, too."
             )
         if each.relabel is not None and number == 0 and each.relabel.start_epoch == 0:
             raise ValueError(
