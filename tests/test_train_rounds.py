@@ -309,6 +309,23 @@ def test_mixup_blends_inputs_and_labels_alike():
     assert blend(x, share).dtype == torch.bfloat16
 
 
+def test_the_labels_of_rows_that_weigh_nothing_are_not_learnt_in_blends_either():
+    """They came in with the other row's weight."""
+    rows, weight = table(160), (np.arange(160) % 3 > 0).astype(float)
+    recipe = replace(RECIPE, epochs=2, mixup=1.0)
+
+    def weights_of(labels):
+        result = train(rows.with_given_labels(labels), model="mlp", sample_weight=weight,
+                       recipe=recipe, loss="cce", device="cpu", progress="quiet")  # fmt: skip
+        return result.model.state_dict()
+
+    others = np.where(weight == 0, (rows.given_labels + 1) % 4, rows.given_labels)
+    torch.testing.assert_close(weights_of(rows.given_labels), weights_of(others), rtol=0, atol=0)
+    assert not torch.equal(
+        weights_of(rows.given_labels)["1.weight"], weights_of((rows.given_labels + 1) % 4)["1.weight"]
+    )
+
+
 def test_a_committee_predicts_the_mean_of_its_members():
     members = [build("mlp", 4, num_features=6, hidden=(8,), seed=seed) for seed in (0, 1)]
     committee, x = NetworkCommittee(members), torch.randn(7, 6)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tolerant.train.engine.device_rows import Rows
-from tolerant.train.engine.mixup import blend, one_hot
+from tolerant.train.engine.mixup import blend, blend_labels
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.engine.weights import Weights
 from tolerant.train.model_state import clone, copy_into, seeded
@@ -132,9 +132,8 @@ class Stepper:
         labels = self.labels.index_select(0, index)
         weight = None if self.sample_weight is None else self.sample_weight[index]
         if share is not None:
-            labels = one_hot(labels, self.num_classes) if labels.ndim == 1 else labels
-            inputs, labels = blend(inputs, share), blend(labels, share)
-            weight = None if weight is None else blend(weight, share)
+            inputs = blend(inputs, share)
+            labels, weight = blend_labels(labels, weight, share, self.num_classes)
         if self.networks > 1:  # each one's logits of all rows, one after the other
             labels = labels.repeat(self.networks, *[1] * (labels.ndim - 1))
             weight = None if weight is None else weight.repeat(self.networks)

@@ -28,6 +28,25 @@ def blend(x: Tensor, share: Tensor) -> Tensor:
     return (share * x + (1 - share) * x.flip(0)).to(x.dtype)
 
 
+def blend_labels(
+    labels: Tensor, weight: Tensor | None, share: Tensor, num_classes: int
+) -> tuple[Tensor, Tensor | None]:
+    """Labels (B, C) of blended rows, and how much each counts.
+
+    A row of weight 0 is in the inputs of a blend, but not in its labels.
+
+    >>> rows, weight, share = torch.tensor([0, 1]), torch.tensor([1.0, 0.0]), torch.tensor([0.75, 0.5])
+    >>> labels, weight = blend_labels(rows, weight, share, num_classes=2)
+    >>> labels.tolist(), weight.tolist()
+    ([[1.0, 0.0], [1.0, 0.0]], [0.75, 0.5])
+    """
+    labels = one_hot(labels, num_classes) if labels.ndim == 1 else labels
+    if weight is None:
+        return blend(labels, share), None
+    total = blend(weight, share)
+    return blend(labels * weight[:, None], share) / total.clamp_min(1e-9)[:, None], total
+
+
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     """float32 (N, C), without the look at the labels that torch's own takes."""
     zeros = torch.zeros(len(labels), num_classes, device=labels.device)
