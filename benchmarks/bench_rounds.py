@@ -2,7 +2,7 @@
 
     python benchmarks/bench_rounds.py --list
     python benchmarks/bench_rounds.py --only half --fleet 2
-    python benchmarks/bench_rounds.py --only half+random1,sure
+    python benchmarks/bench_rounds.py --only half+uniform-0.7,sure
 
 A trial is a change of the package's rounds (`tolerant.experiment.papers.rounds`), with a way to decide of
 `ways.py`, on one column; on half of its rows where the name says so. They run in the order of the list, the
@@ -30,14 +30,22 @@ from tolerant.experiment.spec import RunSpec, rows_by_key
 from tolerant.experiment.store import Store
 from tolerant.experiment.time_left import duration, estimate_s
 from tolerant.experiment.training_data import TrainingData, training_data
-from tolerant.train import Round
+from tolerant.train import Relabel, Round
 
 COLUMNS = {
+    "instance-0.4": ("cifar10", "instance", 0.4),
     "random1": ("cifar10n-random1", "human", 0.0),
     "uniform-0.7": ("cifar10", "uniform", 0.7),
     "class-dependent-0.3": ("cifar10", "class-dependent", 0.3),
     "cifar100-uniform-0.6": ("cifar100", "uniform", 0.6),
 }
+
+
+def one_short(rounds: Rounds) -> Rounds:
+    """One short round instead of three, and a last one that is so much longer."""
+    epochs = sum(each.epochs for each in rounds[2:])
+    relabel = Relabel(start_epoch=epochs // 2, every=epochs // 15)
+    return rounds[0], rounds[1], replace(rounds[-1], epochs=epochs, relabel=relabel)
 
 
 def longer(epochs: int, networks: int) -> Callable[[Rounds], Rounds]:
@@ -51,17 +59,18 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "before": (unchanged, "before"),
     "surest-before": (unchanged, "surest-before"),
     "sure": (unchanged, "sure"),
-    "thresholds-1x150": (longer(150, 1), "thresholds"),
-    "thresholds-2x150": (longer(150, 2), "thresholds"),
+    "one-short": (one_short, "ours"),
+    "one-short-before": (one_short, "before"),
+    "one-short-1x": (lambda rounds: tuple(replace(each, networks=1) for each in one_short(rounds)), "ours"),
     "long-2x150": (longer(150, 2), "one-long"),
     "hard": (unchanged, "hard"),
 }
 # In the order in which they should be run: columns, halves or not, changes.
 ORDER = (
-    (("random1", "uniform-0.7"), True, ("ours", "before", "thresholds-1x150", "surest-before")),
-    (("class-dependent-0.3", "cifar100-uniform-0.6"), True, ("ours", "before")),
-    (("random1", "uniform-0.7"), True, ("long-2x150", "thresholds-2x150", "sure", "hard")),
-    (("random1",), False, ("ours", "before", "thresholds-1x150")),
+    (("instance-0.4", "uniform-0.7"), True, ("ours", "one-short", "before", "one-short-before")),
+    (("class-dependent-0.3", "cifar100-uniform-0.6"), True, ("ours", "one-short", "before")),
+    (("random1", "uniform-0.7"), True, ("one-short-1x", "surest-before", "long-2x150", "sure", "hard")),
+    (("random1",), False, ("ours", "one-short", "before")),
 )
 
 

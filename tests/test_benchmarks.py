@@ -89,7 +89,7 @@ def test_a_tiny_run_stores_rows_like_those_of_the_tables(name, words, stored, tm
 
 
 def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
-    words = f"--only half+random1 --out {tmp_path} --checkpoints {tmp_path}/runs"
+    words = f"--only half+random1,half+instance-0.4 --out {tmp_path} --checkpoints {tmp_path}/runs"
     run("bench_rounds", words)
     said = capsys.readouterr().out
     store = Store(tmp_path)

@@ -23,10 +23,11 @@ _OF_THE_PAPER = ("table1", "cifar-n")  # where its method was run on the same co
 
 
 def found(store: Store, rows: Sequence[Row]) -> dict[Column, dict[str, list[Row]]]:
-    """Of the columns that ``rows`` of rounds have: the rows of each method, by column."""
-    by_method: dict[Column, dict[str, list[Row]]] = {}
+    """Of the columns that ``rows`` of rounds have, in the order of `OTHERS`: the rows of each method."""
+    by_method: dict[Column, dict[str, list[Row]]] = {column: {} for column in OTHERS}
     for (_, dataset, noise, rate, method), group in by_cell(rows).items():
         by_method.setdefault((dataset, noise, rate), {})[method] = group
+    by_method = {column: groups for column, groups in by_method.items() if groups}
     others = [row for name in _OF_THE_PAPER for row in select(store, name)]
     for (_, dataset, noise, rate, method), group in by_cell(others).items():
         if method == "truncated-lq" and (dataset, noise, rate) in by_method:
