@@ -78,14 +78,17 @@ def texts(results: Path) -> str:
         [
             f"{row['rows']:,}",
             row["models"],
+            f"{row['time_s']:.0f}",
             f"{row['processor_s']:.0f}",
             f"{row['peak_mem_mib']:,}",
             *(f"{100 * row[key]:.1f}" for key in ("accuracy", "balanced_accuracy", "ranking")),
         ]
         for row in rows
     ]
-    head = ["texts", "models", "processor, s", "peak, MiB", "accuracy", "balanced accuracy", "ranking"]
-    return unbroken(markdown_table(head, body, "rlr"))
+    head = ["texts", "models", "clock, s", "processor, s", "peak, MiB"]
+    head += ["accuracy", "balanced accuracy", "ranking"]
+    machines = sorted({row["hardware"] for row in rows})
+    return unbroken(markdown_table(head, body, "rlr")) + f"\n\nOn {', '.join(machines)}."
 
 
 def prune(results: Path) -> str:
