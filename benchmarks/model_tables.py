@@ -146,7 +146,7 @@ def _gaps(problems: dict[tuple[str, str], Problem], own: str) -> dict[tuple[str,
 
 
 def _gaps_known(problems: dict[tuple[str, str], Problem], own: str) -> dict[tuple[str, str], float]:
-    """The same behind the method that was best on all seeds but the one that is measured; of one seed none."""
+    """The same behind the method that was best on the other seeds than the measured one; of one seed none."""
     gaps = {}
     for place, seeds in problems.items():
         found = []

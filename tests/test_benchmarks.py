@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +187,9 @@ def test_model_tables_set_ours_beside_the_best_of_others(tmp_path: Path) -> None
     write(tmp_path / "bench" / "models_small.jsonl", two)
     text = tables.models(tmp_path, "small-tables")
     # By seed 1 boosting is better, and on seed 0 it has 70: 10 below 80, and 15 below 85.
-    assert "on 2 below that of the method that was best on the other seeds, which one could have known" in text
+    assert (
+        "on 2 below that of the method that was best on the other seeds, which one could have known" in text
+    )
     assert "(in the mean ours is 12.5 points above it); at worst" in text
     pictures = {"data": "cifar10n-worse", "features": "lite0", "rows": 50, "average_precision": 0.5}
     ways = {"tolerant": 0.9, "cleanlab": 0.8, "logistic regression": 0.6}
@@ -196,3 +200,14 @@ def test_model_tables_set_ours_beside_the_best_of_others(tmp_path: Path) -> None
     assert "| 2 tables | score | 82.5 | 83.0 (boosting) | 75.0 (logistic) |" in text
     assert "|  | ranking | 20.0 | 17.0 (boosting) | 30.0 (boosting) |" in text  # the best in this measure
     assert "On 1 of 2 sets of labels of tables (at worst 3.0 points below) and 1 of 2" in text
+
+
+@pytest.mark.parametrize("group", ["small", "held_out", "keel"])
+def test_the_script_of_tables_writes_those_that_have_rows(group: str) -> None:
+    script = (ROOT / "benchmarks" / "make_tables.R").read_text()
+    rows = importlib.import_module("common").stored(STORED / f"models_{group}.jsonl")
+    names = {row["data"] for row in rows}
+    assert names
+    assert not {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", script)}
+    if group == "keel":  # which of them are apart, chance decided
+        assert not {name for name in names if int(hashlib.sha256(name.encode()).hexdigest(), 16) % 2}
