@@ -60,9 +60,29 @@ def read_frame(source: str | os.PathLike[str], *, split: str | None = None, conf
     frame.columns = _stripped([str(name) for name in frame.columns])
     frame.attrs["path"] = name
     frame.index = range(len(frame))  # messages name rows by it, even where some are left out
+    if "separator" in frame.attrs and len(frame.columns) > 1:
+        frame = _without_blank(frame)
     if not len(frame):
         raise ValueError(f"{name} has no rows")
     return frame
+
+
+def _without_blank(frame: Any) -> Any:
+    """The rows in which some cell is filled: spreadsheets write lines of separators alone.
+
+    Their ids would be empty, so that no column names each row, and such a row has nothing to learn from.
+    """
+    blank = frame.index[frame.iloc[:, 0].str.strip() == ""]  # nearly every row is done with here
+    if len(blank):
+        cells = frame.loc[blank]
+        blank = blank[cells.apply(lambda column: column.str.strip() == "").all(axis=1)]
+    if not len(blank):
+        return frame
+    warn_caller(
+        f"{frame.attrs['path']}: {len(blank):,} of {len(frame):,} rows are blank and left out (first: row "
+        f"{blank[0]}, counted from 0)"
+    )
+    return frame.drop(index=blank)
 
 
 def _read_separated(path: Path) -> Any:
