@@ -158,8 +158,8 @@ def encode_labels(
                 f"{source}: label {unknown[0]!r} is none of the classes {known!r}; correct it or drop the row"
             )
     else:
+        _warn_of_alike(names, source)  # first: the label of one row may be a slip of the pen
         _check_counts(dict(zip(names, counts.tolist(), strict=True)), source, min_per_class)
-        _warn_of_alike(names, source)
         _warn_of_nothing(names, source)
         whole = all(name.removeprefix("-").isdecimal() for name in names)
         known = sorted(names, key=int) if whole else names
