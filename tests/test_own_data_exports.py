@@ -9,6 +9,7 @@ from own_data_helpers import read, tolerant, write_pictures, write_table
 
 from tolerant import find_suspects
 from tolerant.data import Source, load
+from tolerant.data.encoders.cells import as_dates, as_numbers
 from tolerant.data.encoders.inputs import InputEncoder
 from tolerant.data.readers.row_files import read_frame
 
@@ -19,6 +20,53 @@ def as_excel(path, rows):
     text = "\r\n".join(";".join(row) for row in [("nr", "wert", "farbe", "label"), *rows])
     path.write_text(text + "\r\n", encoding="utf-8-sig", newline="")
     return path
+
+
+@pytest.mark.parametrize("line", ["sep=;", '"sep=|"', "sep=\t"])
+def test_a_first_line_that_says_the_separator_is_no_header(tmp_path, line):
+    separator = line.strip('"')[-1]
+    rows = ["a,1|wert|label", "0,5|x|ja", "0,7|y|nein"]
+    text = "\n".join([line, *(row.replace("|", separator) for row in rows)])
+    (tmp_path / "rows.csv").write_text(text, encoding="utf-8-sig")
+    frame = read_frame(tmp_path / "rows.csv")
+    assert list(frame.columns) == ["a,1", "wert", "label"]
+    assert frame.wert.tolist() == ["x", "y"]
+    assert frame.attrs["separator"] == separator
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator", "numbers"),
+    [
+        (["$1,234.50", "-$3", "+$ 5"], ",", [1234.5, -3, 5]),
+        (["1.234,50 €", "-3 €", "5€"], ";", [1234.5, -3, 5]),
+        (["£5", "", "£7"], ",", [5, np.nan, 7]),
+        (["$5", "€7", "$1"], ",", None),
+        (["5$", "$7", "$1"], ",", None),
+        (["$a", "$b", "$c"], ",", None),
+    ],
+)
+def test_amounts_with_the_sign_of_one_currency_are_numbers(cells, separator, numbers):
+    series = pd.Series(cells)
+    series.attrs["separator"] = separator
+    found = as_numbers(series, "paid")[0]
+    np.testing.assert_array_equal(found, numbers)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["31-Dec-2023", "01-jan-2024"],
+        ["Dec 31, 2023", "January 1, 2024"],
+        ["31 December 2023", "1 Jan 2024"],
+        ["31-DEC-2023 00:00", "1-JAN-2024 00:00:00"],
+    ],
+)
+def test_dates_with_english_months_are_days(cells):
+    days, _ = as_dates(pd.Series(cells), "when")
+    assert days.tolist() == [19722, 19723]
+    assert as_dates(pd.Series(["Dec 31", "May 2024"]), "when")[0] is None
+    with pytest.raises(ValueError, match=r"holds dates except for 1 cells .*Feb 30, 2024"):
+        as_dates(pd.Series(["Feb 30, 2024", *["Jan 1, 2024"] * 9]), "when")
 
 
 def test_blank_rows_are_left_out_and_the_others_keep_their_numbers(tmp_path):

@@ -9,6 +9,7 @@ import gzip
 import json
 import lzma
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from tolerant.hints import warn_caller
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 _MOST_OF_HEADER = 2**20  # characters that are looked at for what separates the cells
+_SAYS_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\s*')  # a first line that is meant for Excel
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -91,13 +93,23 @@ def _read_separated(path: Path) -> Any:
         utf16 = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
     encoding = "utf-16" if utf16 else "utf-8-sig"
     with _open(path) as file:
-        header = codecs.getreader(encoding)(file).readline(_MOST_OF_HEADER)
-    separator = max(",;\t|", key=header.count)
+        lines = codecs.getreader(encoding)(file)
+        header = lines.readline(_MOST_OF_HEADER)
+        said = _SAYS_SEPARATOR.fullmatch(header)
+        if said:
+            header = lines.readline(_MOST_OF_HEADER)
+    separator = said[1] if said else max(",;\t|", key=header.count)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # pandas warns of rows longer than the header
         try:
             frame = pandas.read_csv(
-                path, sep=separator, dtype=str, keep_default_na=False, index_col=False, encoding=encoding
+                path,
+                sep=separator,
+                dtype=str,
+                keep_default_na=False,
+                index_col=False,
+                encoding=encoding,
+                skiprows=1 if said else 0,
             )
         except pandas.errors.ParserWarning as error:
             raise ValueError(
