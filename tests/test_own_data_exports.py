@@ -91,6 +91,18 @@ def test_a_row_of_one_filled_cell_and_a_blank_text_stay(tmp_path):
     assert len(read_frame(tmp_path / "texts.csv")) == 3, "predictions stand beside the rows"
 
 
+def test_a_column_called_label_in_capitals_has_the_labels(tmp_path):
+    frame = pd.DataFrame({"size": [1.5, 2.5, 1.0, 2.0], "Label": ["x", "y", "x", "y"]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    said: list[str] = []
+    found = Source(str(tmp_path / "rows.csv")).with_roles(said.append)
+    assert (found.options, said) == ({"label": "Label"}, ["Column 'Label' has the labels: --label Label"])
+    assert load(tmp_path / "rows.csv").class_names == ("x", "y")
+    frame.assign(LABEL="z").to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(ValueError, match=r"no column 'label'; .* Did you mean 'Label'\? Say which"):
+        load(tmp_path / "rows.csv")
+
+
 def test_ids_name_the_rows_though_the_sheet_has_blank_ones(tmp_path):
     write_table(tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open("a") as file:

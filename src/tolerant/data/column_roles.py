@@ -31,11 +31,11 @@ _WORDS_OF_TEXT = 3  # on average; names of people and places have fewer
 
 
 def with_label(frame: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the only column of classes as that of labels, if none is called so."""
-    classes = frame.attrs.get("classes", ())
-    if "label" in options or "label" in frame.columns or len(classes) != 1:
+    """The options with the labels in the only column of classes, or called Label, if none is called label."""
+    if "label" in options or "label" in frame.columns:
         return options
-    return {**options, "label": classes[0]}
+    classes = frame.attrs.get("classes", ()) or [name for name in frame.columns if name.lower() == "label"]
+    return {**options, "label": classes[0]} if len(classes) == 1 else options
 
 
 def _other_columns(frame: Any, options: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tolerant.data.encoders.cells import refuse_nested
-from tolerant.hints import warn_caller
+from tolerant.hints import did_you_mean, warn_caller
 
 _MOST_NAMED = 20  # columns in a message
 _NOTHING = ("nan", "NaN", "NULL", "null", "#N/A", "#NV", "<NA>", "NaT")
@@ -63,9 +63,10 @@ def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
             names = list(frame.columns)
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             command = f" (--{option})" if option in _OPTIONS else ""
+            meant = did_you_mean(name, names)
             raise ValueError(
                 f"{path} has no column {name!r}; it has {names[:_MOST_NAMED]}{more}. "
-                f"Say which with {option}=...{command}"
+                f"{f'{meant} ' if meant else ''}Say which with {option}=...{command}"
             )
 
 
