@@ -571,6 +571,17 @@ def test_autocast_and_bf16_keep_fp32_inside(name):
     torch.testing.assert_close(value, loss(logits.float(), labels))
 
 
+def test_a_checkpoint_with_cross_entropy_s_class_weights_is_loaded():
+    """As of a module whose one line was changed since."""
+    weight = torch.tensor([1.0, 2.0, 0.5])
+    before = torch.nn.ModuleDict({"loss": torch.nn.CrossEntropyLoss(weight=weight)}).state_dict()
+    after = torch.nn.ModuleDict({"loss": LqLoss(q=0.7, weight=torch.ones(3))})
+    after.load_state_dict(before)
+    assert torch.equal(after["loss"].class_weight, weight)
+    assert list(before) == ["loss.weight"]
+    after.load_state_dict(after.state_dict())
+
+
 def test_activation_checkpointing():
     linear = torch.nn.Linear(8, C)
     inputs, labels = torch.randn(N, 8), example()[1]

@@ -72,6 +72,13 @@ def test_corrections_with_an_unknown_id_are_refused_before_training(trained, tmp
     assert not (tmp_path / "r").exists()
 
 
+def test_corrections_that_are_still_among_the_downloads_are_said_so_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("tolerant.data.Source.load", None)  # nothing is read
+    with pytest.raises(FileNotFoundError, match=r"there is no .* browser saves its downloads"):
+        tolerant("train", "digits", "--labels", tmp_path / "corrections.csv", "--out", tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
 @by_hand
 def test_after_a_review_the_noise_is_fitted_to_the_labels_as_they_came(tmp_path, monkeypatch):
     """To train, and to list the run again: both fit it to what the file holds, not to what was corrected."""

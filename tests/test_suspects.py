@@ -369,6 +369,36 @@ def test_many_classes_with_few_rows_each_share_one_noise_rate(kind: str) -> None
     assert (given != true)[worst].mean() > 0.95
 
 
+def test_columns_of_a_frame_go_by_their_names() -> None:
+    probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.95, 0.05]])
+    words, numbers = ["cat", "dog", "cat", "cat"], [0, 1, 0, 0]
+    for labels, names in ((words, ["cat", "dog"]), (numbers, [0, 1]), (numbers, ["0", "1"])):
+        for order in ([0, 1], [1, 0]):
+            frame = pd.DataFrame(probs, columns=names)[[names[column] for column in order]]
+            suspects = find_suspects(labels, frame)
+            assert suspects.index.tolist() == [2]
+            assert suspects.p_y.tolist() == [0.1]
+            assert suspects.class_names[suspects.suggested_labels[0]] == str(names[1])
+    other = pd.DataFrame(probs, columns=["p of cat", "p of dog"])
+    assert find_suspects(words, other).index.tolist() == [2], "names that are no labels say nothing"
+
+
+def test_frames_whose_rows_are_ordered_otherwise_are_refused() -> None:
+    probs = pd.DataFrame([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]], index=[7, 8, 9])
+    labels = pd.Series([0, 1, 0], index=[7, 8, 9])
+    assert find_suspects(labels, probs).index.tolist() == [2]
+    assert find_suspects(labels.reset_index(drop=True), probs).index.tolist() == [2]
+    with pytest.raises(ValueError, match=r"same rows in another order.*probs.loc\[given_labels.index\]"):
+        find_suspects(labels.sort_values(), probs)
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), pd.NA])
+def test_a_missing_label_is_no_class(nothing: object) -> None:
+    probs = np.full((4, 3), 1 / 3)
+    with pytest.raises(ValueError, match=r"given_labels must have a value .*; 1 are missing .* in row 2"):
+        find_suspects(np.array(["a", "b", nothing, "a"], object), probs)
+
+
 def test_labels_may_be_the_words_of_class_names() -> None:
     probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.95, 0.05]])
     words = find_suspects(np.array(["cat", "dog", "cat", "cat"], object), probs, class_names=("cat", "dog"))

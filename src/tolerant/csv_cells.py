@@ -44,6 +44,11 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(",".join(line) + "\n" for line in lines)
 
 
+def for_spreadsheet(text: str) -> str:
+    """A CSV file with the mark without which Excel takes UTF-8 for something else and spoils "für"."""
+    return text if text.isascii() else f"\ufeff{text}"
+
+
 def _quote(cell: str) -> str:
     if not _NEEDS_QUOTES.search(cell):
         return cell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,8 @@ def print_all_rows(folder: Path) -> None:
 
     with using(folder):
         run = load_run(folder)
-        dataset = run.load_rows()
+        with warnings.catch_warnings(action="ignore"):  # the training, or the audit, has given them
+            dataset = run.load_rows()
         write_all_rows(folder / "rows.csv", run, dataset, run.suspects(dataset))
     echo(f"All rows: {folder / 'rows.csv'}")
 

@@ -26,15 +26,16 @@ _ID_NAME = re.compile(
 _HAS_LETTERS = re.compile(r"[^\W\d_]")
 _HAS_DIGIT = re.compile(r"\d")
 _ONE_WORD = re.compile(r"[\w.:/@#-]+")
+_FEWEST_NAMED = 20  # rows; of fewer all words may differ by chance
 _WORDS_OF_TEXT = 3  # on average; names of people and places have fewer
 
 
 def with_label(frame: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the only column of classes as that of labels, if none is called so."""
-    classes = frame.attrs.get("classes", ())
-    if "label" in options or "label" in frame.columns or len(classes) != 1:
+    """The options with the labels in the only column of classes, or called Label, if none is called label."""
+    if "label" in options or "label" in frame.columns:
         return options
-    return {**options, "label": classes[0]}
+    classes = frame.attrs.get("classes", ()) or [name for name in frame.columns if name.lower() == "label"]
+    return {**options, "label": classes[0]} if len(classes) == 1 else options
 
 
 def _other_columns(frame: Any, options: Mapping[str, Any]) -> list[str]:
@@ -120,7 +121,10 @@ def _kind(series: Any, name: str) -> str:
     except ValueError:  # the reader says what is wrong with it
         return "other"
     filled = words[~empty]
-    if len(set(filled.tolist())) <= max(MAX_CATEGORIES, len(words) / 2):
+    different = len(set(filled.tolist()))
+    # A word that no other row has tells nothing of any, however few rows there are.
+    alone = different == len(filled) >= _FEWEST_NAMED
+    if different <= max(MAX_CATEGORIES, len(words) / 2) and not alone:
         return "other"
     if np.mean([len(word.split()) for word in filled]) >= _WORDS_OF_TEXT:
         return "text"

@@ -16,13 +16,14 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.published_sets import CARDS
-from tolerant.data.readers.folder import load_folder, read_folder
+from tolerant.data.readers.folder import load_folder, load_picture, read_folder, read_picture
 from tolerant.data.readers.hub import PREFIX, is_hub_folder
 from tolerant.data.readers.listed import load_listed, read_listed
 from tolerant.data.readers.npz import load_npz, read_new_npz
 from tolerant.data.readers.row_files import check_table, read_frame
 from tolerant.data.readers.table import load_table, read_table
 from tolerant.data.readers.texts import load_texts, read_texts
+from tolerant.data.readers.walk import SUFFIXES as PICTURES
 from tolerant.hints import did_you_mean
 from tolerant.regular import check_regular
 
@@ -47,6 +48,7 @@ def _read_named(name: Path, encoder: InputEncoder, *, split: str = "train", root
 READERS = {
     "named": Reader(_load_named, _read_named),
     "folder": Reader(load_folder, read_folder),
+    "picture": Reader(load_picture, read_picture),
     "npz": Reader(load_npz, read_new_npz),
     "list of pictures": Reader(load_listed, read_listed),
     "texts": Reader(load_texts, read_texts),
@@ -144,7 +146,7 @@ class Source:
         """
         path, reader = _find(self.name)
         options: dict[str, Any] = _stripped(dict(self.options))
-        if reader == "folder" and encoder.kind != "image":
+        if reader in ("folder", "picture") and encoder.kind != "image":
             raise encoder.other_kind(path)
         columns: dict[str, Any] = {}
         if reader == "rows":
@@ -206,6 +208,8 @@ def _find(name: str) -> tuple[Path, str]:
         return path, "npz"
     if _added(path.suffix) is not None:
         return path, path.suffix
+    if path.name.lower().endswith(PICTURES):
+        return path, "picture"
     check_table(path)
     return path, "rows"
 

@@ -108,6 +108,12 @@ class RobustLoss(NoTorchScript):
         super().__init_subclass__(**kwargs)
         declare(cls)
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # A checkpoint from before the one line was changed has CrossEntropyLoss's name for class weights.
+        if f"{prefix}weight" in state_dict:
+            state_dict.setdefault(f"{prefix}class_weight", state_dict.pop(f"{prefix}weight"))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of each row, (N): of logits (N, C) and labels (N), or the labels' probabilities (N, C)."""
         raise NotImplementedError(f"{type(self).__name__} must define row_losses(self, logits, labels).")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tolerant.csv_cells import csv_text
+from tolerant.csv_cells import csv_text, for_spreadsheet
 from tolerant.data.dataset import NoisyDataset
 from tolerant.files import write_atomic
 from tolerant.own_data.run_folder import SavedRun
@@ -33,4 +33,5 @@ def write_all_rows(path: Path, run: SavedRun, dataset: NoisyDataset, suspects: S
             for yes in (suspects.is_suspect, run.audit["kept"], run.audit["reviewed"])
         ),
     )
-    write_atomic(path, csv_text(COLUMNS, zip(*(map(str, column) for column in columns), strict=True)))
+    cells = zip(*(map(str, column) for column in columns), strict=True)
+    write_atomic(path, for_spreadsheet(csv_text(COLUMNS, cells)))

@@ -20,6 +20,7 @@ from tolerant.own_data.choose_features import AUTO, NONE, Say, choose_extractor
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.text_features import has_many_characters
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
+from tolerant.review.corrections import check_there
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,8 @@ class CorrectedRows:
         ``with_characters``: texts are read as words and as characters, which classifiers take; "auto": unless
         there are so many that this takes gigabytes.
         """
+        for path in corrections:  # before a hundred thousand pictures are decoded
+            check_there(path)
         dataset = source.load(at_most=picture_side)
         check_ids(dataset.ids)
         digest = label_digest(dataset.ids, dataset.given_labels)

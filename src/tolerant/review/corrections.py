@@ -169,6 +169,7 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     [Correction(id='a.png', new_label='cat', given_label=None, decision=None, row_digest=None)]
     """
     path = Path(path)
+    check_there(path)
     check_regular(path)
     readers = {".json": _json_rows, ".npz": read_noise_npz, ".parquet": _parquet_rows}
     rows = readers.get(path.suffix.lower(), _csv_rows)(path)
@@ -188,6 +189,15 @@ def read_corrections(path: str | os.PathLike[str]) -> list[Correction]:
     if not corrections:
         warn_caller(f"{path.name} holds no decision: nothing was reviewed in it, or it was cut off")
     return corrections
+
+
+def check_there(path: str | os.PathLike[str]) -> None:
+    """A FileNotFoundError that says where the page's export lies, which a browser puts elsewhere."""
+    if not Path(path).exists():
+        raise FileNotFoundError(
+            f"there is no {path}. What the review page exports lies where the browser saves its downloads: "
+            "move it here, or give the path to it there"
+        )
 
 
 def _csv_rows(path: Path) -> list[tuple[str, Mapping[str, Any]]]:

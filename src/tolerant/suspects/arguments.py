@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tolerant.checks import check_ids, check_labels
 
+_NOTHING = ("None", "nan", "<NA>", "NaT")  # how Python, numpy and pandas print that there is none
 T = TypeVar("T", np.bool_, np.int64)
 
 
@@ -21,9 +22,55 @@ def as_numpy(values: Any) -> Any:
     return (values.float() if is_bfloat16 else values).numpy()
 
 
+def columns_by_name(probs: Any, given_labels: ArrayLike) -> tuple[Any, list[str] | None]:
+    """Probabilities whose columns go by their places, and the names of classes that a data frame gives them.
+
+    Taken by their places alone, columns that somebody has ordered otherwise would make most labels wrong.
+    """
+    if not hasattr(probs, "columns"):
+        return probs, None
+    _check_same_order(probs, given_labels)
+    called, labels = [str(name) for name in probs.columns], _labels(given_labels)
+    if labels.dtype.kind in "OUT":
+        return probs, called if {str(word) for word in labels.ravel().tolist()} <= {*called} else None
+    places = [str(number) for number in range(len(called))]
+    if called != places and sorted(called) == sorted(places):
+        return np.asarray(probs)[:, [called.index(place) for place in places]], None
+    return probs, None
+
+
+def _check_same_order(probs: Any, given_labels: Any) -> None:
+    """A ValueError where pandas' indices hold the same rows in another order, as after a shuffle of one."""
+    rows: Any = getattr(given_labels, "index", None)
+    named: Any = getattr(probs, "index", None)
+    if not hasattr(rows, "sort_values") or not hasattr(named, "sort_values") or rows.equals(named):
+        return
+    if len(rows) == len(named) and rows.is_unique and rows.isin(named).all():
+        raise ValueError(
+            "given_labels and probs have the same rows in another order, by their index. Order them alike: "
+            "probs.loc[given_labels.index]"
+        )
+
+
+def _labels(values: ArrayLike, argument: str = "given_labels") -> NDArray[Any]:
+    """As an array; a missing label would else be a class called nan."""
+    labels = np.asarray(as_numpy(values))
+    if labels.dtype.kind in "OUT":
+        cells = labels.ravel().tolist()
+        missing = [
+            row for row, cell in enumerate(cells) if not isinstance(cell, str) and str(cell) in _NOTHING
+        ]
+        if len(missing):
+            raise ValueError(
+                f"{argument} must have a value for every row; {len(missing):,} are missing (first: "
+                f"{cells[missing[0]]!r} in row {missing[0]}). Leave those rows out, of probs too."
+            )
+    return labels
+
+
 def words_of(given_labels: ArrayLike, num_classes: int) -> list[str] | None:
     """The words in alphabetical order, if labels are words and there are as many as classes."""
-    labels = np.asarray(as_numpy(given_labels))
+    labels = _labels(given_labels)
     if labels.dtype.kind not in "OUT":
         return None
     words = sorted({str(word) for word in labels.ravel().tolist()})
@@ -34,7 +81,7 @@ def read_labels(
     argument: str, values: ArrayLike, num_rows: int, names: tuple[str, ...], *, named: bool
 ) -> NDArray[np.int64]:
     """Class numbers, one for each row; ``named``: the caller gave the names, so labels may be words."""
-    labels = np.asarray(as_numpy(values))
+    labels = _labels(values, argument)
     if labels.dtype.kind in "OUT":
         if not named:
             raise ValueError(

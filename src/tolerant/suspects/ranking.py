@@ -12,6 +12,7 @@ from tolerant.noise.estimate import check_probs
 from tolerant.suspects.anchors import fit_anchors
 from tolerant.suspects.arguments import (
     as_numpy,
+    columns_by_name,
     read_groups,
     read_ids,
     read_labels,
@@ -43,7 +44,8 @@ def find_suspects(
 
     Args:
         given_labels: int [N]; or words, all of them among ``class_names``. Without names the columns of
-            ``probs`` are those of the words in alphabetical order, as scikit-learn's ``classes_`` are.
+            ``probs`` are those of the words in alphabetical order, as scikit-learn's ``classes_`` are, or go
+            by their names if it is a data frame whose columns are called like the labels.
         probs: [N, C] predictions of models that did NOT train on the row they score, from
             cross-validation or a held-out part. In the end a network fits even the wrong labels it
             trains on: scored on its own training rows, it believes them and they are missed. Train without
@@ -72,6 +74,8 @@ def find_suspects(
     ...  zip(suspects.index.tolist(), suspects.suggested_labels)]
     [(2, 'dog')]
     """
+    if class_names is None:
+        probs, class_names = columns_by_name(probs, given_labels)
     probs = check_probs(as_numpy(probs))
     num_rows, num_classes = probs.shape
     class_names = words_of(given_labels, num_classes) if class_names is None else class_names

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tolerant.csv_cells import csv_text
+from tolerant.csv_cells import csv_text, for_spreadsheet
 from tolerant.extras import extra
 from tolerant.files import write_atomic
 from tolerant.suspects.evidence import Evidence
@@ -124,7 +124,7 @@ class Suspects:
         }
         columns = self._columns()
         cells = [list(map(as_text.get(name, str), column)) for name, column in columns.items()]
-        write_atomic(path, csv_text(tuple(columns), zip(*cells, strict=True)))
+        write_atomic(path, for_spreadsheet(csv_text(tuple(columns), zip(*cells, strict=True))))
 
     def to_frame(self) -> pandas.DataFrame:
         """The suspects as a pandas frame, with the columns of the CSV."""

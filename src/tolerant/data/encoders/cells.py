@@ -16,13 +16,18 @@ from tolerant.extras import extra
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "#n/a"})
 # A column of numbers with a few words in it is a typing error; one with many is a set of codes.
 MOSTLY_NUMBERS = 0.9
-# Dates that mean one thing everywhere, with or without a time: 2024-12-31, 2024/12/31 and 31.12.2024.
+# Dates that mean one thing everywhere, with or without a time: 2024-12-31, 2024/12/31, 31.12.2024, and with
+# an English month 31-Dec-2024 and Dec 31, 2024.
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 _CLOCK = r"(?: (?P<hour>\d{1,2})(?P<rest>:\d{2}(?::\d{2}(?:\.\d+)?)?))?"
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = rf"(?i:{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?"
 _DATES = (
     _ISO_DATE,
     rf"(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}}){_CLOCK}",
     rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}}){_CLOCK}",
+    rf"(?P<day>\d{{1,2}})[ -](?P<month>{_MONTH})[ -](?P<year>\d{{4}}){_CLOCK}",
+    rf"(?P<month>{_MONTH}) (?P<day>\d{{1,2}}), (?P<year>\d{{4}}){_CLOCK}",
 )
 # 12/11/2024 is a date only in a column that shows, by a day after the 12th, which of the numbers is the day.
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
@@ -33,6 +38,7 @@ _WITH_SLASHES = {
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
 _GROUPED = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DECIMAL_COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
+_SIGNS = "%$€£¥"
 _SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets write
 _SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
 
@@ -124,7 +130,7 @@ def _plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
     - semicolons: it is a decimal comma, which is why the columns could not be separated by commas.
     - tabs or bars: it groups digits, unless more cells can be read with a decimal comma.
 
-    A blank groups digits too, and a percent sign that every cell has is left out.
+    A blank groups digits too, and a sign of percent or of a currency that every cell has is left out.
 
     >>> _plain_numbers(np.array(["1.234,5", "0,25"], object), ";").tolist()
     ['1234.5', '0.25']
@@ -132,10 +138,12 @@ def _plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
     ['1234', '25']
     >>> _plain_numbers(np.array(["1 234,5 %", "25 %"], object), ";").tolist()
     ['1234.5', '25']
+    >>> _plain_numbers(np.array(["$1,234.50", "-$25"], object), ",").tolist()
+    ['1234.50', '-25']
     """
     cells = extra("pandas").Series(words, dtype=object)
-    if cells.str.endswith("%").all():
-        cells = cells.str[:-1].str.rstrip()
+    if signs := [sign for sign in _SIGNS if len(words) and sign in words[0]]:
+        cells = _without_sign(cells, signs[0])
     spaced = cells.str.fullmatch(_SPACED)
     cells = cells.where(~spaced, cells.str.replace(_SPACE, "", regex=True))
     comma = cells.str.contains(",", regex=False)
@@ -145,6 +153,14 @@ def _plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
     groups = separator == "," or (separator != ";" and bool(grouped[comma].sum() >= decimal[comma].sum()))
     plain = cells.str.replace("," if groups else ".", "", regex=False).str.replace(",", ".", regex=False)
     return cells.where(~(grouped if groups else decimal), plain).to_numpy(object)
+
+
+def _without_sign(cells: Any, sign: str) -> Any:
+    """The words without it, if it stands at the same end of all of them."""
+    if cells.str.endswith(sign).all():
+        return cells.str[:-1].str.rstrip()
+    before = rf"^([+-]?){re.escape(sign)}{_SPACE}?"
+    return cells.str.replace(before, r"\1", regex=True) if cells.str.match(before).all() else cells
 
 
 def _all_numbers(series: Any) -> np.ndarray | None:
@@ -219,4 +235,6 @@ def as_dates(
 def _as_iso(date: re.Match[str]) -> str:
     """A cell of a date as 2024-12-31, with the time behind it."""
     clock = f" {date['hour']:0>2}{date['rest']}" if date["hour"] else ""
-    return f"{date['year']}-{date['month']:0>2}-{date['day']:0>2}{clock}"
+    month = date["month"]
+    number = month if month.isdecimal() else str(1 + _MONTHS.index(month[:3].lower()))
+    return f"{date['year']}-{number:0>2}-{date['day']:0>2}{clock}"

@@ -85,6 +85,19 @@ def read_folder(path: Path, encoder: InputEncoder, *, split: str | None = None) 
     return read_new_pictures(folder, found, names, encoder)
 
 
+def load_picture(path: Path) -> NoisyDataset:
+    """Refused: a picture alone has no label."""
+    raise ValueError(
+        f"{path} is one picture, which has no label to learn from. Name the folder that has a sub-folder for "
+        "each class"
+    )
+
+
+def read_picture(path: Path, encoder: InputEncoder) -> Unlabelled:
+    """One picture file."""
+    return read_new_pictures(path, [path], [readable(path.name)], encoder)
+
+
 def _is_class(entry: Path) -> bool:
     """A folder, or a link to one, that is not hidden."""
     return entry.is_dir() and not entry.name.startswith(".")

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from tolerant.data.encoders.cells import refuse_nested
-from tolerant.hints import warn_caller
+from tolerant.hints import did_you_mean, warn_caller
 
 _MOST_NAMED = 20  # columns in a message
+_NOTHING = ("nan", "NaN", "NULL", "null", "#N/A", "#NV", "<NA>", "NaT")
 _OPTIONS = ("label", "id", "file", "text", "ignore", "group")  # of the command line
 
 
@@ -46,10 +47,9 @@ def labelled_rows(
 ) -> LabelledRows:
     """Every row must have a label, or with ``skip_unlabelled`` those without one are left out."""
     check_columns(frame, path, label=label, id=id, group=group)
-    ids = None if id is None else row_ids(frame, id)
     if skip_unlabelled:
-        rows = _rows_with_label(frame, label, path)
-        frame, ids = frame.iloc[rows], rows if ids is None else ids[rows]
+        frame = frame.iloc[_rows_with_label(frame, label, path)]
+    ids = ids_or_numbers(frame, id)
     words = _label_words(frame, label, path)
     return LabelledRows(
         frame, words, ids, None if group is None else _group_numbers(frame, group, label, path)
@@ -63,9 +63,10 @@ def check_columns(frame: Any, path: Any, **wanted: str | None) -> None:
             names = list(frame.columns)
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             command = f" (--{option})" if option in _OPTIONS else ""
+            meant = did_you_mean(name, names)
             raise ValueError(
                 f"{path} has no column {name!r}; it has {names[:_MOST_NAMED]}{more}. "
-                f"Say which with {option}=...{command}"
+                f"{f'{meant} ' if meant else ''}Say which with {option}=...{command}"
             )
 
 
@@ -83,6 +84,14 @@ def row_ids(frame: Any, name: str) -> np.ndarray:
     """The names of the rows, as words."""
     ids: np.ndarray = frame[name].to_numpy(object).astype(str)
     return ids
+
+
+def ids_or_numbers(frame: Any, name: str | None) -> np.ndarray | None:
+    """The names of the rows, or their numbers in the file where rows were left out; None: they count up."""
+    if name is not None:
+        return row_ids(frame, name)
+    numbers: np.ndarray = frame.index.to_numpy()
+    return None if np.array_equal(numbers, np.arange(len(numbers))) else numbers
 
 
 def _label_words(frame: Any, name: str, path: Any) -> list[str]:
@@ -150,8 +159,9 @@ def encode_labels(
                 f"{source}: label {unknown[0]!r} is none of the classes {known!r}; correct it or drop the row"
             )
     else:
+        _warn_of_alike(names, source)  # first: the label of one row may be a slip of the pen
         _check_counts(dict(zip(names, counts.tolist(), strict=True)), source, min_per_class)
-        _warn_of_alike(names, source)
+        _warn_of_nothing(names, source)
         whole = all(name.removeprefix("-").isdecimal() for name in names)
         known = sorted(names, key=int) if whole else names
     place = {name: code for code, name in enumerate(known)}
@@ -206,6 +216,15 @@ def _warn_of_alike(names: Sequence[str], source: object) -> None:
         differ = len({unicodedata.normalize("NFC", name) for name in same}) == len(same)
         listed = " and ".join((repr if differ else ascii)(name) for name in same)
         warn_caller(f"{source}: {listed} count as different labels; if they are one, write them alike")
+
+
+def _warn_of_nothing(names: Sequence[str], source: object) -> None:
+    """Warn of a class that is what programs write where nothing is; NA and None may well be classes."""
+    for name in (name for name in names if name in _NOTHING):
+        warn_caller(
+            f"{source}: {name!r} counts as a class like the others; if these rows have no label, empty the "
+            "cells, and leave the rows out: skip_unlabelled=True (--skip-unlabelled)"
+        )
 
 
 def _plain(name: str) -> str:

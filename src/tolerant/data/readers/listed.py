@@ -100,7 +100,7 @@ def _places(
     """The ids of the pictures in a column, and where each is."""
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     cells = frame[column].tolist()
-    places = [cell if isinstance(cell, StoredPicture) else folder / str(cell) for cell in cells]
+    places = [cell if isinstance(cell, StoredPicture) else _file(folder, str(cell)) for cell in cells]
     names = [cell.name if isinstance(cell, StoredPicture) else str(cell) for cell in cells]
     if id is not None:
         return row_ids(frame, id).tolist(), places
@@ -108,3 +108,9 @@ def _places(
     if stored and len({*names} - {None, ""}) < len(names):  # hubs drop names, or call all of them image.png
         return [str(row) for row in frame.index], places
     return [str(name) for name in names], places
+
+
+def _file(folder: Path, name: str) -> Path:
+    r"""Where a file that a table names lies; a list that was made on Windows has ``cat\001.jpg``."""
+    path = folder / name
+    return path if "\\" not in name or path.exists() else folder / name.replace("\\", "/")

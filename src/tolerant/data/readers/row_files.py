@@ -9,6 +9,7 @@ import gzip
 import json
 import lzma
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from tolerant.hints import warn_caller
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 _MOST_OF_HEADER = 2**20  # characters that are looked at for what separates the cells
+_SAYS_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\s*')  # a first line that is meant for Excel
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -60,9 +62,29 @@ def read_frame(source: str | os.PathLike[str], *, split: str | None = None, conf
     frame.columns = _stripped([str(name) for name in frame.columns])
     frame.attrs["path"] = name
     frame.index = range(len(frame))  # messages name rows by it, even where some are left out
+    if "separator" in frame.attrs and len(frame.columns) > 1:
+        frame = _without_blank(frame)
     if not len(frame):
         raise ValueError(f"{name} has no rows")
     return frame
+
+
+def _without_blank(frame: Any) -> Any:
+    """The rows in which some cell is filled: spreadsheets write lines of separators alone.
+
+    Their ids would be empty, so that no column names each row, and such a row has nothing to learn from.
+    """
+    blank = frame.index[frame.iloc[:, 0].str.strip() == ""]  # nearly every row is done with here
+    if len(blank):
+        cells = frame.loc[blank]
+        blank = blank[cells.apply(lambda column: column.str.strip() == "").all(axis=1)]
+    if not len(blank):
+        return frame
+    warn_caller(
+        f"{frame.attrs['path']}: {len(blank):,} of {len(frame):,} rows are blank and left out (first: row "
+        f"{blank[0]}, counted from 0)"
+    )
+    return frame.drop(index=blank)
 
 
 def _read_separated(path: Path) -> Any:
@@ -71,13 +93,23 @@ def _read_separated(path: Path) -> Any:
         utf16 = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text"
     encoding = "utf-16" if utf16 else "utf-8-sig"
     with _open(path) as file:
-        header = codecs.getreader(encoding)(file).readline(_MOST_OF_HEADER)
-    separator = max(",;\t|", key=header.count)
+        lines = codecs.getreader(encoding)(file)
+        header = lines.readline(_MOST_OF_HEADER)
+        said = _SAYS_SEPARATOR.fullmatch(header)
+        if said:
+            header = lines.readline(_MOST_OF_HEADER)
+    separator = said[1] if said else max(",;\t|", key=header.count)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # pandas warns of rows longer than the header
         try:
             frame = pandas.read_csv(
-                path, sep=separator, dtype=str, keep_default_na=False, index_col=False, encoding=encoding
+                path,
+                sep=separator,
+                dtype=str,
+                keep_default_na=False,
+                index_col=False,
+                encoding=encoding,
+                skiprows=1 if said else 0,
             )
         except pandas.errors.ParserWarning as error:
             raise ValueError(

@@ -12,7 +12,7 @@ import numpy as np
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
-from tolerant.data.readers.labels import check_columns, check_ignored, labelled_rows, row_ids
+from tolerant.data.readers.labels import check_columns, check_ignored, ids_or_numbers, labelled_rows
 from tolerant.data.readers.row_files import read_frame
 from tolerant.extras import extra
 from tolerant.hints import warn_caller
@@ -88,7 +88,7 @@ def read_table(path: Path, encoder: InputEncoder, *, frame: Any = None, id: str 
     inputs = encoder.encoder.transform(frame)
     for news in encoder.encoder.news(frame):
         warn_caller(f"{path}: {news}")
-    return Unlabelled(inputs, None if id is None else row_ids(frame, id), "table")
+    return Unlabelled(inputs, ids_or_numbers(frame, id), "table")
 
 
 def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.cells import refuse_nested
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
-from tolerant.data.readers.labels import check_columns, check_ignored, labelled_rows, row_ids
+from tolerant.data.readers.labels import check_columns, check_ignored, ids_or_numbers, labelled_rows
 from tolerant.data.readers.row_files import read_frame
 
 
@@ -62,7 +62,7 @@ def read_texts(
     """The texts of a column."""
     frame = read_frame(path) if frame is None else frame
     check_columns(frame, path, id=id, text=text)
-    return Unlabelled(_texts(frame, text), None if id is None else row_ids(frame, id), "text")
+    return Unlabelled(_texts(frame, text), ids_or_numbers(frame, id), "text")
 
 
 def _texts(frame: Any, name: str) -> np.ndarray:
