@@ -47,6 +47,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     ],
     "bench_rounds": [("--list", None)],
     "bench_texts": [("", "texts_many.jsonl")],
+    "bench_tricks": [("", "tricks.jsonl"), ("--gpu", "tricks.jsonl")],
     "bench_train": [
         ("--models resnet18 --runs 4", "train_h200.json"),
         ("--device cpu", None),

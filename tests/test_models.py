@@ -118,6 +118,18 @@ def test_initialisations_have_their_sizes():
         assert float(conv.weight.detach().std()) == pytest.approx(size, rel=0.02)
 
 
+@pytest.mark.parametrize("name", ["small-cnn", "fast"])
+def test_convolutions_can_begin_by_handing_each_channel_on(name):
+    plain, model = (build(name, 3, width=8, init=init) for init in ("torch", "dirac"))
+    x = torch.randn(2, 64, 6, 6)
+    for conv, before in zip(model.modules(), plain.modules(), strict=True):
+        if isinstance(conv, nn.Conv2d):
+            inputs = x[:, : conv.in_channels]
+            torch.testing.assert_close(conv(inputs)[:, : conv.in_channels], inputs)
+            rest = slice(conv.in_channels, None)
+            assert torch.equal(conv.weight[rest], before.weight[rest])
+
+
 @pytest.mark.parametrize(("name", "kind"), TAKEN)
 def test_dropout_is_used(name, kind):
     size, batch = SIZES[kind]
