@@ -66,7 +66,10 @@ def longer(epochs: int, networks: int) -> Callable[[Rounds], Rounds]:
 CHEAP: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     **{name: TRICKS[name] for name in ("alternate", "dirac", "biases")},
     "views": ({"shifts": True}, {}),
-    "all-cheap": ({**TRICKS["all"][0], "shifts": True}, TRICKS["all"][1]),
+    "all-cheap": TRICKS["all"],
+    # The loss is a mean over both networks, so that each has half of its gradient: what a sum would do, in
+    # the first round, of one network, too.
+    "whole-rate": ({"lr": 2 * RECIPE.lr, "weight_decay": RECIPE.weight_decay / 2}, {}),
 }
 # What changes about the rounds, and the way to decide.
 CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
@@ -89,7 +92,11 @@ ORDER = (
     (("random1",), False, ("ours", "all-cheap")),
     (("instance-0.4",), True, ("ours", "all-cheap", "one-short", "before", "one-short-before")),
     (("class-dependent-0.3", "cifar100-uniform-0.6"), True, ("ours", "one-short", "before")),
-    (("random1", "uniform-0.7"), True, ("dirac", "biases", "views", "alternate", "one-short-before")),
+    (
+        ("random1", "uniform-0.7"),
+        True,
+        ("views", "whole-rate", "dirac", "biases", "alternate", "one-short-before"),
+    ),
     (("random1", "uniform-0.7"), True, ("one-short-1x", "surest-before", "long-2x150", "sure", "hard")),
     (("random1",), False, ("one-short", "before")),
 )

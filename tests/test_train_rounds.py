@@ -67,6 +67,14 @@ def test_wrong_labels_are_trained_under_the_right_ones(soft):
     assert result.test_accuracy == last["test_accuracy"] > 0.95
 
 
+def test_the_model_before_decides_first_even_where_the_new_one_may_from_the_start():
+    """A network that had seen nothing decided, and gave all rows their given labels back."""
+    first, second = TAUGHT
+    result = fit((first, replace(second, relabel=Relabel(start_epoch=0, every=9))))
+    assert min(record["relabelled_fraction"] for record in result.history[4:]) > 0.2
+    assert result.history[-1]["label_accuracy"] > 0.95
+
+
 def test_each_round_draws_anew():
     first, second = (Round(epochs=1), Round(epochs=1))
     seen = []

@@ -142,7 +142,7 @@ class Run:
 
     def _relabel(self, teacher: Teacher) -> Iterator[bool]:
         """The model so far, in the first epochs that of the round before, says what each row trains under."""
-        if self.job.before is not None and self.epoch < teacher.relabel.start_epoch:
+        if self.job.before is not None and self.epoch < max(1, teacher.relabel.start_epoch):
             teacher.decide(self.job.before.probs.to(self.device))
         else:
             with self.weights.judged():
