@@ -295,6 +295,22 @@ def test_steps_are_those_of_torchs_optimiser(decay_on):
     torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
 
 
+def test_biases_of_batch_norm_can_learn_faster():
+    recipe = quick(momentum=0.0, weight_decay=0.1, decay_on="matrices")
+    moved = []
+    for bias_lr in (1.0, 4.0):
+        committee = NetworkCommittee([build("fast", 4, image_size=(8, 8), width=4, bias_lr=bias_lr)])
+        before = {name: p.detach().clone() for name, p in committee.named_parameters()}
+        weights = Weights(committee, recipe, bf16=False)
+        committee(torch.ones(6, 3, 8, 8) * torch.arange(6).view(-1, 1, 1, 1)).square().mean().backward()
+        weights.step()
+        moved.append({name: p.detach() - before[name] for name, p in committee.named_parameters()})
+    for name, change in moved[0].items():
+        faster = 4.0 if name.endswith(("norm1.bias", "norm2.bias", "norm3.bias", "stem.1.bias")) else 1.0
+        torch.testing.assert_close(moved[1][name], faster * change)
+    assert moved[0]["networks.0.blocks.2.norm3.bias"].abs().sum() > 0
+
+
 def test_the_learning_rate_rises_and_falls_along_a_cosine():
     recipe = quick(epochs=10, lr=1.0, schedule="cosine", warm_up=0.2)
     assert [recipe.lr_at(epoch, part) for epoch, part in ((0, 0.0), (1, 0.0), (2, 0.0), (6, 0.0))] == [

@@ -166,8 +166,12 @@ def pretrained(
 def fast(
     shape: Shape, num_classes: int, dropout: float, *, width: int = 128, bias_lr: float = 1.0
 ) -> nn.Module:
-    """Wide and shallow with shortcuts, for small photographs in few epochs: 10 M weights."""
+    """Wide and shallow with shortcuts, for small photographs in few epochs: 10 M weights.
+
+    ``bias_lr``: how many times as fast the biases of batch norm learn.
+    """
     check_whole(width, "width", least=1)
+    Domain(0, open_low=True).check("bias_lr", bias_lr)
     return FastNet(width, shape[0], num_classes, dropout, bias_lr)
 
 
