@@ -106,23 +106,27 @@ def by_views(result: TrainResult, others: NoisyDataset, device: torch.device) ->
 
 
 def summarise(rows: Sequence[Row]) -> None:
-    """Gains in points of accuracy, mean ± standard error over seeds: of tricks, and of views."""
+    """Gains in points, mean ± standard error over seeds: of views with any trick, of tricks by mirror."""
     found = {(row["labels"], row["trick"], row["seed"]): row for row in rows}
 
     def tell(what: str, gains: Sequence[float]) -> None:
         error = stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else float("nan")
         print(f"{what:45} {100 * mean(gains):+5.2f} ± {100 * error:.2f} (n = {len(gains)})")
 
-    seen = list(dict.fromkeys((labels, trick) for labels, trick, _ in found))
-    for labels, trick in seen:
-        here = {seed: row for (of, name, seed), row in found.items() if (of, name) == (labels, trick)}
-        plain = {seed: found[labels, "none", seed] for seed in here if (labels, "none", seed) in found}
-        for view in VIEWS if trick != "none" else ():
-            tell(f"{labels}, {trick}, by {view}", [here[seed][view] - plain[seed][view] for seed in plain])
-        if trick == "none":
-            print(f"{labels}, none: {100 * mean(row['one'] for row in here.values()):.2f}")
-            for view, before in (("mirror", "one"), ("shifts", "mirror")):
-                tell(f"{labels}, {view} beside {before}", [row[view] - row[before] for row in here.values()])
+    for labels in dict.fromkeys(row["labels"] for row in rows):
+        here = [row for row in rows if row["labels"] == labels]
+        for view, before in (("mirror", "one"), ("shifts", "mirror")):
+            by_seed: dict[int, list[float]] = {}
+            for row in here:
+                by_seed.setdefault(row["seed"], []).append(row[view] - row[before])
+            tell(f"{labels}, {view} beside {before}", [mean(gains) for gains in by_seed.values()])
+        plain = {row["seed"]: row for row in here if row["trick"] == "none"}
+        print(f"{labels}, none: {100 * mean(row['mirror'] for row in plain.values()):.2f} by mirror")
+        for trick in dict.fromkeys(row["trick"] for row in here if row["trick"] != "none"):
+            pairs = [
+                (found[labels, trick, seed], plain[seed]) for seed in plain if (labels, trick, seed) in found
+            ]
+            tell(f"{labels}, {trick}", [row["mirror"] - without["mirror"] for row, without in pairs])
 
 
 def main(words: Sequence[str] | None = None) -> None:

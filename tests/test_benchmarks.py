@@ -134,6 +134,8 @@ def test_stored_intervals_and_choices_are_summarised(capsys):
     stored = str(STORED / "rate_range.jsonl")
     importlib.import_module("bench_rate_range").main(["--summary", "--out", stored])
     assert "hard rows, classes apart" in capsys.readouterr().out
+    importlib.import_module("bench_tricks").main(["--summary", "--out", str(STORED / "tricks.jsonl")])
+    assert "uniform 0.4, shifts beside mirror" in capsys.readouterr().out
 
 
 def shapes(path: Path) -> Any:
