@@ -197,7 +197,7 @@ def main(words: Sequence[str] | None = None) -> None:
         rows = rows_by_key(store.rows())
         for each in trials:
             row = rows.get(each.spec.key)
-            views = {} if row is None else store.history(row)["views"]
+            views = {} if row is None else store.history(row).get("views", {})  # the first rows have none
             result = ", ".join(f"{name} {100 * accuracy:.2f}" for name, accuracy in views.items())
             print(f"{each.name:45} {duration(each.seconds):>8} {result}")
         print(f"about {duration(sum(each.seconds for each in trials if each.spec.key not in rows))} to do")
