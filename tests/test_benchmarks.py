@@ -49,6 +49,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     ],
     "bench_rounds": [("--list", None)],
     "bench_texts": [("", "texts_many.jsonl")],
+    "bench_tricks": [("", "tricks.jsonl"), ("--gpu", "tricks.jsonl")],
     "bench_train": [
         ("--models resnet18 --runs 4", "train_h200.json"),
         ("--device cpu", None),
@@ -91,7 +92,9 @@ def test_a_tiny_run_stores_rows_like_those_of_the_tables(name, words, stored, tm
 
 
 def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
-    words = f"--only half+random1,half+instance-0.4 --out {tmp_path} --checkpoints {tmp_path}/runs"
+    some = ("ours", "all-cheap", "before", "sure", "views")
+    only = ",".join(f"half+random1+{change}" for change in some)
+    words = f"--only {only} --out {tmp_path} --checkpoints {tmp_path}/runs"
     run("bench_rounds", words)
     said = capsys.readouterr().out
     store = Store(tmp_path)
@@ -100,6 +103,14 @@ def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
     assert said.count(": done ") == len(names) == len(set(names)) > 4
     assert all({"time_s", "hardware", "commit", "source", "history"} <= row.keys() for row in rows)
     assert {"test_accuracy", "label_accuracy"} <= store.history(rows[0]).keys()
+    for row in rows:
+        views = store.history(row)["views"]
+        by = "shifts" if row["spec"]["recipe"].get("shifts") else "mirror"
+        assert views.keys() == {"one", "mirror", "shifts"}
+        assert views[by] == pytest.approx(row["result"]["last_epoch"]["test_accuracy"], abs=1e-4)
+    options = {row["spec"]["protocol"].split()[1].split("+")[0]: row["spec"] for row in rows}
+    assert options["all-cheap"]["recipe"]["alternate"]
+    assert options["all-cheap"]["model_args"]["init"] == "dirac"
     run("bench_rounds", words)
     assert not capsys.readouterr().out
     run("bench_rounds", f"{words} --list")
@@ -125,6 +136,8 @@ def test_stored_intervals_and_choices_are_summarised(capsys):
     stored = str(STORED / "rate_range.jsonl")
     importlib.import_module("bench_rate_range").main(["--summary", "--out", stored])
     assert "hard rows, classes apart" in capsys.readouterr().out
+    importlib.import_module("bench_tricks").main(["--summary", "--out", str(STORED / "tricks.jsonl")])
+    assert "uniform 0.4, shifts beside mirror" in capsys.readouterr().out
 
 
 def shapes(path: Path) -> Any:

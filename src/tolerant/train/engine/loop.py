@@ -142,7 +142,7 @@ class Run:
 
     def _relabel(self, teacher: Teacher) -> Iterator[bool]:
         """The model so far, in the first epochs that of the round before, says what each row trains under."""
-        if self.job.before is not None and self.epoch < teacher.relabel.start_epoch:
+        if self.job.before is not None and self.epoch < max(1, teacher.relabel.start_epoch):
             teacher.decide(self.job.before.probs.to(self.device))
         else:
             with self.weights.judged():
@@ -179,7 +179,7 @@ class Run:
         state = np.random.SeedSequence(self.job.seed_of(self.epoch)).generate_state(2)
         generator = torch.Generator().manual_seed(int(state[0]))
         order = torch.randperm(len(self.rows), generator=generator, device="cpu")
-        draws = self.rows.draw(self.recipe, generator)
+        draws = self.rows.draw(self.recipe, generator, self.epoch)
         if self.recipe.prune_by == "filter":
             order = order[self.kept[order]]
         return order, draws, int(state[1])
