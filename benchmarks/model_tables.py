@@ -15,6 +15,8 @@ FILES = {
     "tables": "models.jsonl",
     "small-tables": "models_small.jsonl",
     "tables-apart": "models_held_out.jsonl",
+    "mixed": "models_mixed.jsonl",
+    "mixed-apart": "models_mixed_apart.jsonl",
     "texts": "models.jsonl",
     "texts-apart": "models_held_out_texts.jsonl",
 }
