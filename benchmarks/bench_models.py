@@ -34,7 +34,7 @@ men-women people politics science songs-poems sports startrek work zippy). wordn
 wordnet-base's verbs up to the first semicolon, three words or more, by lexicographer file. The votes are of
 one or two words a class, written without a look at the texts.
 
-Tables with texts (`results/bench/models_mixed.jsonl`, with `--rows 2000`): CSV files of `--tables` with a
+Tables with texts (`results/bench/models_mixed.jsonl`, with `--rows 1000`): CSV files of `--tables` with a
 column `text`; classes with fewer than eight rows or less than one in a hundred left out, 4,000 rows at most
 (`numpy.random.default_rng(0).permutation`, in their order), dates as days since 1970, no row names. By these
 the way of reading was chosen. R packages: modeldata training_data (class: score; text: review), tate_text

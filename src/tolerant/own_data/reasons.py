@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def _words(
         names.append(found)
         texts += [text, *(_WORD.sub(partial(_other_than, word), text) for word in found)]
     place = np.repeat(suspects.index[: len(names)], [1 + len(found) for found in names])
-    changed = {"inputs" if dataset.kind == "text" else "texts": np.array(texts, object)}
+    changed: dict[str, Any] = {"inputs" if dataset.kind == "text" else "texts": np.array(texts, object)}
     rows = replace(dataset.subset(place), **changed, ids=np.arange(len(texts)), cells=None, groups=None)
     with warnings.catch_warnings(action="ignore"):  # of texts without a known word
         found_probs = probs(encoder.trainable(rows))
