@@ -36,13 +36,13 @@ one or two words a class, written without a look at the texts.
 
 Tables with texts (`results/bench/models_mixed.jsonl`, with `--rows 1000`): CSV files of `--tables` with a
 column `text`; classes with fewer than eight rows or less than one in a hundred left out, 4,000 rows at most
-(`numpy.random.default_rng(0).permutation`, in their order), dates as days since 1970, no row names. By these
-the way of reading was chosen. R packages: modeldata training_data (class: score; text: review), tate_text
-(medium; title); openintro fastfood (restaurant; item); Stat2Data Titanic (Survived; Name); ggplot2movies
-movies (mpaa, of R, PG and PG-13; title). Debian 12: debian (sections as above; synopses, with architecture,
-priority, multi-arch, sizes, numbers of relations, the maintainer's domain), lintian (severity; explanations
-of tags, with the check's group), verbs (lexicographer file; glosses of wordnet-base, with numbers of words,
-pointers and frames).
+(`numpy.random.default_rng(0).permutation`, in their order), dates as days since 1970, line breaks as blanks,
+no row names. By these the way of reading was chosen. R packages: modeldata training_data (class: score; text:
+review), tate_text (medium; title); openintro fastfood (restaurant; item); Stat2Data Titanic (Survived; Name);
+ggplot2movies movies (mpaa, of R, PG and PG-13; title). Debian 12: debian (sections as above; synopses, with
+architecture, priority, multi-arch, sizes, numbers of relations, the maintainer's domain), lintian (severity;
+explanations of tags, with the check's group), verbs (lexicographer file; glosses of wordnet-base, with
+numbers of words, pointers and frames).
 
 Tables with texts apart (`results/bench/models_mixed_apart.jsonl`, with `--rows 2000`), listed before any
 result: openintro birds (class: phase_of_flt; text: remarks, of collisions with birds), dslabs trump_tweets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tolerant.data import InputEncoder, NoisyDataset, Source, load
 from tolerant.data.digest import dataset_digests
 from tolerant.data.encoders.inputs import Unlabelled
 from tolerant.data.encoders.sparse import SparseRows
+from tolerant.data.features.extractor import Identity
 from tolerant.own_data import Settings, load_run
 from tolerant.own_data.classifiers import rows
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
@@ -96,6 +98,17 @@ def test_the_page_shows_the_text_and_names_words_and_columns(trained):
     named = [reason for found in data["reasons"] for reason in found]
     assert ["plan", "paid"] in named, "a column, with its value"
     assert {name for name, value in named if not value} & {"printer", "login", "password", "toner"}
+
+
+def test_reasons_need_no_features_of_changed_texts(trained):
+    folder, _, _ = trained
+    run = load_run(folder / "run")
+    data = run.load_rows()
+    suspects = run.suspects(data)
+    found = run.reasons(data, suspects)
+    with_features = replace(run, encoder=replace(run.encoder, extractor=Identity("none", "1", "0", "mean")))
+    assert with_features.reasons(data, suspects) == found
+    assert any(found)
 
 
 def test_a_run_is_read_back_and_goes_on_as_it_was(trained):

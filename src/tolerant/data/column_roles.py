@@ -143,11 +143,12 @@ def _kind(series: Any, name: str) -> str:
         return "other"
     filled = words[~empty]
     different = len(set(filled.tolist()))
-    many_words = np.mean([len(word.split()) for word in filled]) >= _WORDS_OF_TEXT
     # Not everybody writes a comment: half of those that are there must differ.
-    if different > max(MAX_CATEGORIES, len(filled) / 2) and many_words:
+    if different <= max(MAX_CATEGORIES, len(filled) / 2):
+        return "other"
+    if np.mean([len(word.split()) for word in filled]) >= _WORDS_OF_TEXT:
         return "text" if _share_words(filled) else "name"
-    if different <= max(MAX_CATEGORIES, len(words) / 2):
+    if different <= len(words) / 2:
         return "other"
     return "name" if np.mean([_is_name(word) for word in filled]) > 0.9 else "other"
 
