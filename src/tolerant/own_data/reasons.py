@@ -44,6 +44,7 @@ def find_reasons(
     encoder = replace(encoder, extractor=None)  # features of so many changed texts would take half a minute
     tried = [] if dataset.free_texts is None else [_words(probs, dataset, encoder, suspects)]
     tried += [] if dataset.kind == "text" else [_columns(probs, dataset, encoder, suspects)]
+    tried = [found for found in tried if found]  # of very many columns there is none
     return [_most([change for some in found for change in some]) for found in zip(*tried, strict=False)]
 
 
