@@ -100,6 +100,18 @@ def test_the_page_shows_the_text_and_names_words_and_columns(trained):
     assert {name for name, value in named if not value} & {"printer", "login", "password", "toner"}
 
 
+def test_a_run_is_listed_again_and_goes_to_a_tool_with_its_texts(trained, tmp_path):
+    folder, _, _ = trained
+    before, page = (folder / "run" / "suspects.csv").read_bytes(), page_data(folder)
+    tolerant("audit", folder / "run", "--all-rows")
+    assert (folder / "run" / "suspects.csv").read_bytes() == before
+    assert page_data(folder)["reasons"] == page["reasons"]
+    assert len(read(folder / "run" / "rows.csv")) == 300
+    tolerant("export", folder / "run", "--to", "label-studio", "--out", tmp_path / "out")
+    tasks = json.loads((tmp_path / "out" / "tasks.json").read_text())
+    assert len(tasks[0]["data"]["table"]["body"].split()) == 8
+
+
 def test_reasons_need_no_features_of_changed_texts(trained):
     folder, _, _ = trained
     run = load_run(folder / "run")

@@ -152,8 +152,10 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         sample_weight=weight,
         trusted=task.reviewed,
     )
+    # The last first, which copy the rows of characters: forests, which follow, take as much memory again.
+    fitted = {member.name: fit(member) for member in reversed(chosen)}
     committee = Committee(
-        {member.name: fit(member) for member in chosen},
+        {member.name: fitted[member.name] for member in chosen},
         {member.name: member.rows for member in chosen},
         prior,
         tau,
