@@ -41,6 +41,7 @@ def models(results: Path, kind: str) -> str:
     body = [[method, *(_shown(name, value) for name, value in row.items())] for method, row in means.items()]
     gaps = _gaps(problems, OURS)
     worst = max(gaps, key=lambda place: gaps[place])
+    below = f"at worst it is {gaps[worst]:.1f} points below ({_short(worst[0])}, {worst[1]})"
     near, other = max((_near(_gaps(problems, way)), way) for way in means if not way.startswith(OURS))
     names = dict.fromkeys(_short(data) for data, _ in problems)
     seeds = len({seed for found in problems.values() for seed in found})
@@ -49,8 +50,8 @@ def models(results: Path, kind: str) -> str:
         f"{unbroken(markdown_table(['method', *COLUMNS.values()], body, 'lr'))}\n\n"
         f"{len(names)} sets ({', '.join(names)}), {len(problems)} with their kinds of wrong labels, "
         f"{seeds} seed(s) each. **On {_near(gaps)} of {len(gaps)} the score is at most one point below that "
-        "of the best other method there**, which nobody knows beforehand; at worst it is "
-        f"{gaps[worst]:.1f} points below ({_short(worst[0])}, {worst[1]}). Of the others {other} is so most "
+        "of the best other method there**, which nobody knows beforehand; "
+        f"{below if gaps[worst] > 0 else 'it is below nowhere'}. Of the others {other} is so most "
         f"often: on {near}. On {', '.join(sorted({row['hardware'] for row in rows}))}."
     )
 
