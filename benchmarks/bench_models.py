@@ -42,17 +42,33 @@ men-women people politics science songs-poems sports startrek work zippy). wordn
 wordnet-base's verbs up to the first semicolon, three words or more, by lexicographer file. The votes are of
 one or two words a class, written without a look at the texts.
 
+Tables with texts (`results/bench/models_mixed.jsonl`, with `--rows 1000`): CSV files of `--tables` with a
+column `text`; classes with fewer than eight rows or less than one in a hundred left out, 4,000 rows at most
+(`numpy.random.default_rng(0).permutation`, in their order), dates as days since 1970, line breaks as blanks,
+no row names. By these the way of reading was chosen. R packages: modeldata training_data (class: score; text:
+review), tate_text (medium; title); openintro fastfood (restaurant; item); Stat2Data Titanic (Survived; Name);
+ggplot2movies movies (mpaa, of R, PG and PG-13; title). Debian 12: debian (sections as above; synopses, with
+architecture, priority, multi-arch, sizes, numbers of relations, the maintainer's domain), lintian (severity;
+explanations of tags, with the check's group), verbs (lexicographer file; glosses of wordnet-base, with
+numbers of words, pointers and frames).
+
+Tables with texts apart (`results/bench/models_mixed_apart.jsonl`, with `--rows 2000`), listed before any
+result: openintro birds (class: phase_of_flt; text: remarks, of collisions with birds), dslabs trump_tweets
+(source; text; without id_str), Ecdat HHSCyberSecurityBreaches (Type.of.Breach; Web.Description; without the
+name of the entity).
+
 Noise: uniform (20 %, of texts also 40 %), class-dependent (20 % in all, each class to another one), one-way
 (40 % of the rarest class given the most frequent one; tables), rules (the rules' majority; texts).
 
-Others: logistic regression (scaled and one-hot columns; TF-IDF of words), plain and with balanced classes;
-scikit-learn's gradient boosting and random forest (tables), calibrated linear SVM (texts); cleanlab's
-`CleanLearning` around each. Accuracy and balanced accuracy are those of clean test rows, ranking is the
-average precision of all rows by how wrong the label seems: out-of-fold p_y of a plain model, cleanlab's label
-quality, ours as in the written list. Ours goes by the command line's own way: rows from a file, the run
-folder written and read back. It runs by default (`tolerant`), with a class weight that is set, and with each
-of its models alone. Times are of the processor, so that others at work do not count; the machine is in the
-rows.
+Others: logistic regression (scaled and one-hot columns; TF-IDF of words; both beside each other), plain and
+with balanced classes; scikit-learn's gradient boosting (tables) and random forest (tables, and tables with
+texts, on the same features as logistic regression), calibrated linear SVM (texts); cleanlab's `CleanLearning`
+around each. Accuracy and balanced accuracy are those of clean test rows, ranking is the average precision of
+all rows by how wrong the label seems: out-of-fold p_y of a plain model, cleanlab's label quality, ours as in
+the written list. Ours goes by the command line's own way: rows from a file, the run folder written and read
+back. It runs by default (`tolerant`), with a class weight that is set, and with each of its models alone; of
+a table with texts also on its columns alone and on its texts alone. Times are of the processor, so that
+others at work do not count; the machine is in the rows.
 
 Each row is stored in FILE of `--out` once it is measured, and the same call goes on after those that are
 there; `--jobs` processes share the work.
@@ -73,7 +89,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from common import TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of, stored
@@ -86,9 +102,12 @@ OWN_TABLES = ("wine", "cancer", "digits")
 TABLE_NOISES = ("uniform", "class-dependent", "one-way")
 TEXT_NOISES = ("rules", "uniform", "class-dependent", "uniform 40 %")
 MOST_ROWS, FOLDS = 4000, 5
+PARTS = ("columns alone", "text alone")  # of a table with texts
 LEAST_BY_RULES = 8  # texts that rules give a class, or no fold has enough of it to calibrate
 KEY = ("data", "noise", "seed", "method")
 
+TEXT = "text"  # the column of free text of a table
+Kind = Literal["table", "texts", "mixed"]
 Method = Callable[[], tuple[np.ndarray, np.ndarray]]
 """-> (predicted labels of the test rows, how right each given label seems)."""
 
@@ -142,11 +161,19 @@ def read_table(name: str, folder: Path | None) -> tuple[Any, np.ndarray]:
     if folder is None:
         raise ValueError(f"{name}: no folder of tables")
     frame = pandas.read_csv(next(folder.glob(f"{name}.csv*")))
+    if TEXT in frame:
+        frame[TEXT] = frame[TEXT].fillna("")
     return frame, pandas.factorize(frame.pop("target"))[0]
 
 
 def has_texts(name: str, folder: Path | None) -> bool:
     return folder is not None and any(folder.glob(f"{name}.json*"))
+
+
+def kind_of(name: str, folder: Path | None) -> Kind:
+    if has_texts(name, folder):
+        return "texts"
+    return "mixed" if folder is not None and TEXT in read_table(name, folder)[0] else "table"
 
 
 def find_problem(name: str, kind: str, seed: int, folder: Path | None, most_rows: int) -> Problem:
@@ -180,7 +207,9 @@ def text_problem(path: Path, kind: str, seed: int) -> Problem:
     return Problem(texts[voted], given, true[voted], *test)
 
 
-def ours(problem: Problem, seed: int, folds: int, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
+def ours(
+    problem: Problem, seed: int, folds: int, ignore: Sequence[str] = (), **settings: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """(predicted labels of the test rows, how right each given label seems)."""
     import pandas
 
@@ -198,7 +227,7 @@ def ours(problem: Problem, seed: int, folds: int, **settings: Any) -> tuple[np.n
         folder = Path(name)
         write(folder / "train.csv", problem.inputs, problem.given_labels)
         write(folder / "test.csv", problem.test_inputs, None)
-        source = Source(str(folder / "train.csv"), {})
+        source = Source(str(folder / "train.csv"), {"ignore": [*ignore]} if ignore else {})
         chosen = Settings(seed=seed, **settings)
         learned = train_source(source, folder / "run", chosen, folds=folds, device="cpu")
         run = load_run(folder / "run")
@@ -212,7 +241,6 @@ def alternatives(problem: Problem, seed: int) -> tuple[dict[str, Any], Any, Any]
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.compose import make_column_selector, make_column_transformer
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -224,20 +252,21 @@ def alternatives(problem: Problem, seed: int) -> tuple[dict[str, Any], Any, Any]
         "balanced logistic": LogisticRegression(max_iter=300, class_weight="balanced"),
     }
     if not hasattr(problem.inputs, "columns"):
-        words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+        words = _vectoriser()
         train = words.fit_transform(problem.inputs)
         svm = CalibratedClassifierCV(LinearSVC(random_state=seed), cv=3)
         return linear | {"svm": svm}, train, words.transform(problem.test_inputs)
-    numbers, others = (
-        make_column_selector(dtype_include=np.number),
-        make_column_selector(dtype_exclude=np.number),
-    )
+    numbers = make_column_selector("^(?!text$)", dtype_include=np.number)
+    others = make_column_selector("^(?!text$)", dtype_exclude=np.number)
+    words = [(_vectoriser(), TEXT)] if TEXT in problem.inputs else []
     filled = SimpleImputer(strategy="median", add_indicator=True)
     one_hot = OneHotEncoder(handle_unknown="ignore", min_frequency=3, sparse_output=False)
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, max_categories=200)
     models = {
         name: make_pipeline(
-            make_column_transformer((make_pipeline(filled, StandardScaler()), numbers), (one_hot, others)),
+            make_column_transformer(
+                (make_pipeline(filled, StandardScaler()), numbers), (one_hot, others), *words
+            ),
             model,
         )
         for name, model in linear.items()
@@ -247,10 +276,16 @@ def alternatives(problem: Problem, seed: int) -> tuple[dict[str, Any], Any, Any]
         HistGradientBoostingClassifier(random_state=seed),
     )
     models["forest"] = make_pipeline(
-        make_column_transformer((filled, numbers), (one_hot, others)),
+        make_column_transformer((filled, numbers), (one_hot, others), *words),
         RandomForestClassifier(random_state=seed),
     )
     return models, problem.inputs, problem.test_inputs
+
+
+def _vectoriser() -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
 
 
 def plain(model: Any, X: Any, given: np.ndarray, test: Any, seed: int, folds: int) -> tuple[Any, np.ndarray]:
@@ -278,23 +313,28 @@ def processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def alone(is_text: bool) -> list[str]:
+def alone(kind: Kind) -> list[str]:
     """The alternatives, without cleanlab around them."""
-    return ["logistic", "balanced logistic", *(["svm"] if is_text else ["boosting", "forest"])]
+    more = {"table": ["boosting", "forest"], "texts": ["svm"], "mixed": ["forest"]}
+    return ["logistic", "balanced logistic", *more[kind]]
 
 
-def method_names(is_text: bool) -> list[str]:
+def method_names(kind: Kind) -> list[str]:
     """The longest first."""
-    own = [f"tolerant, {name}" for name in (["words"] if is_text else ["linear", "trees", "forest"])]
-    weights = [f"tolerant, class weight {weight}" for weight in ("none", "balanced")]
-    others = [title for name in alone(is_text) for title in (name, f"cleanlab, {name}")]
+    names = {"table": ["linear", "trees", "forest"], "texts": ["words"], "mixed": ["linear", *PARTS]}
+    own = [f"tolerant, {name}" for name in names[kind]]
+    weights = [f"tolerant, class weight {weight}" for weight in ("none", "balanced") if kind != "mixed"]
+    others = [title for name in alone(kind) for title in (name, f"cleanlab, {name}")]
     return ["tolerant", *weights, *own, *others]
 
 
 def find_method(name: str, problem: Problem, seed: int, folds: int) -> Method:
     if name.startswith("tolerant"):
         _, _, how = name.partition(", ")
-        settings = {} if not how else {"model": how}
+        settings: dict[str, Any] = {} if not how else {"model": how}
+        if how in PARTS:
+            texts_out = how == "columns alone"
+            settings = {"ignore": [name for name in problem.inputs if (name == TEXT) == texts_out]}
         if how.startswith("class weight "):
             settings = {"class_weight": how.removeprefix("class weight ")}
         return partial(ours, problem, seed, folds, **settings)
@@ -365,10 +405,10 @@ def all_work(arguments: argparse.Namespace) -> list[Work]:
     found = []
     for seed in seeds_of(arguments):
         for name in names:
-            is_text = has_texts(name, folders[name])
-            kinds = TEXT_NOISES if is_text else TABLE_NOISES
+            what = kind_of(name, folders[name])
+            kinds = TEXT_NOISES if what == "texts" else TABLE_NOISES
             for kind in kinds[:1] if arguments.tiny else kinds:
-                methods = arguments.methods.split(";") if arguments.methods else method_names(is_text)
+                methods = arguments.methods.split(";") if arguments.methods else method_names(what)
                 for place, method in enumerate(methods):
                     work = Work(name, kind, seed, method, folders[name], most, folds)
                     found.append(((seed, place), work))

@@ -16,6 +16,8 @@ FILES = {
     "small-tables": "models_small.jsonl",
     "tables-apart": "models_keel.jsonl",
     "tables-once-apart": "models_held_out.jsonl",
+    "mixed": "models_mixed.jsonl",
+    "mixed-apart": "models_mixed_apart.jsonl",
     "texts": "models.jsonl",
     "texts-apart": "models_held_out_texts.jsonl",
 }
@@ -45,6 +47,7 @@ def models(results: Path, kind: str) -> str:
         could += f", and on {_near(known)} below that of the method that was best on the other seeds, which "
         could += f"one could have known ({_lead(known)})"
     worst = max(gaps, key=lambda place: gaps[place])
+    below = f"at worst it is {gaps[worst]:.1f} points below ({_short(worst[0])}, {worst[1]})"
     near, other = max((_near(_gaps(problems, way)), way) for way in means if not way.startswith(OURS))
     names = dict.fromkeys(_short(data) for data, _ in problems)
     seeds = len({seed for found in problems.values() for seed in found})
@@ -53,8 +56,8 @@ def models(results: Path, kind: str) -> str:
         f"{unbroken(markdown_table(['method', *COLUMNS.values()], body, 'lr'))}\n\n"
         f"{len(names)} sets ({', '.join(names)}), {len(problems)} with their kinds of wrong labels, "
         f"{seeds} seed(s) each. **On {_near(gaps)} of {len(gaps)} the score is at most one point below that "
-        f"of the best other method there**, {could}; at worst it is "
-        f"{gaps[worst]:.1f} points below ({_short(worst[0])}, {worst[1]}). Of the others {other} is so most "
+        f"of the best other method there**, {could}; "
+        f"{below if gaps[worst] > 0 else 'it is below nowhere'}. Of the others {other} is so most "
         f"often: on {near}. On {', '.join(sorted({row['hardware'] for row in rows}))}."
     )
 

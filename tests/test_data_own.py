@@ -566,7 +566,7 @@ def test_json_lines(ending: str, tmp_path: Path) -> None:
     words = "\n\n".join(json.dumps(row) for row in rows).encode()
     path = tmp_path / f"x{ending}"
     path.write_bytes(gzip.compress(words) if ending.endswith("gz") else words)
-    texts = load(path, text="text")
+    texts = load(path, text="text", ignore=["n", "more"])
     assert texts.inputs.tolist() == ["a, b", "c\nd", "", "ü"]
     assert texts.class_names == ("007", "NA")
     with pytest.warns(UserWarning, match=r"'n' \(2\), 'more' \(3\)"):
@@ -830,7 +830,8 @@ def test_text(tmp_path: Path) -> None:
     assert data.kind == "text"
     assert data.inputs.tolist() == ["a, b", "NA", "", "d"]
     write(path, "n,what,true,label\n1,a,x,x\n2,b,x,y\n3,c,y,y\n4,d,y,x\n")
-    data = load(path, text="what", true_label="true")
+    data = load(path, text="what", true_label="true", ignore=["n"])
+    assert data.kind == "text"
     assert data.inputs.tolist() == ["a", "b", "c", "d"]
     assert data.flipped.tolist() == [False, True, False, True]
     with pytest.raises(ValueError, match=r"no column 'words'.*text="):

@@ -87,7 +87,7 @@ def test_own_table_with_named_pairs(tmp_path: Path, table: Path) -> None:
 def test_what_a_refused_source_is_told_to_pass_can_be_passed(tmp_path: Path) -> None:
     rows = "size,n,text,label\n" + "inf,1,red car,a\n1,1,blue car,b\n" * 20 + "1,2,green car,\n"
     (tmp_path / "rows.csv").write_text(rows)
-    for options in (("--ignore", "size", "--ignore", "text"), ("--text", "text")):
+    for options in (("--ignore", "size", "--ignore", "text"), ("--ignore", "size", "--text", "text")):
         command = (tmp_path / "rows.csv", "--rate", 0.5, "--out", tmp_path / "noisy.csv", *options)
         assert "--skip-unlabelled" in str(run(*command).exception)
         with pytest.warns(UserWarning, match="1 of 41 rows have no 'label'"):

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tolerant.data import InputEncoder, TableEncoder
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoders import sparse
 from tolerant.data.encoders import text as encoders
 from tolerant.data.encoders.sparse import SparseRows
 from tolerant.data.encoders.text import CharacterEncoder, TextEncoder
@@ -69,6 +70,15 @@ def test_a_matrix_that_is_encoded_stays_as_it_was():
     matrix = scipy.sparse.csr_matrix(([0.0, 1.0, 2.0], [1, 0, 0], [0, 3]), (1, 2), np.float32)
     assert SparseRows(matrix, 1.0)[np.arange(1)].tolist() == [[3.0, 0.0]]
     assert matrix.nnz == 3
+
+
+def test_digests_are_the_same_made_in_blocks(monkeypatch):
+    texts = made_up_texts(50).text.to_numpy(object)
+    rows = TextEncoder.fit(texts).transform(texts, characters=CharacterEncoder.fit(texts))
+    whole = rows.digests
+    monkeypatch.setattr(sparse, "_BLOCK", 7)
+    assert np.array_equal(rows.digests, whole)
+    assert len(set(whole.tolist())) == len(set(texts)), "equal texts alone are alike"
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tolerant import find_suspects
 from tolerant.cli import make_app
-from tolerant.data import NoisyDataset, Source
+from tolerant.data import NoisyDataset, Source, load
 from tolerant.data.encoders.inputs import InputEncoder
 from tolerant.data.readers.row_files import read_frame
 from tolerant.own_data import Settings, load_run
@@ -51,23 +51,38 @@ def frame() -> pd.DataFrame:
     )
 
 
-def test_names_and_texts_are_left_out_of_a_table(frame, tmp_path):
+def test_texts_are_read_beside_columns_and_names_are_left_out(frame, tmp_path):
     found, said = roles(frame, tmp_path)
-    assert found == {"id": "customer", "ignore": ["nr", "comment"]}
+    assert found == {"id": "customer", "text": ["comment"], "ignore": ["nr"]}
     assert "Column 'customer' names the rows: --id customer" in said
-    assert "nearly every row has something else there: 'nr', 'comment'" in said
-    assert "To learn from one all the same: --categorical nr " in said
-    assert "--text comment" in said
+    assert "Text: 'comment' (--text comment); columns beside it: 'age', 'paid'" in said
+    assert "nearly every row has something else there: 'nr'" in said
+    assert "To learn from one all the same: --categorical nr" in said
     _, said = roles(frame.drop(columns="nr"), tmp_path)
     assert "--categorical" not in said, "of a text it would know the 64 most frequent ones"
+    found, said = roles(frame.assign(answer=frame["comment"][::-1].to_numpy()), tmp_path)
+    assert found["text"] == ["comment", "answer"]
+    assert "Text: 'comment', 'answer' (--text comment --text answer)" in said
+
+
+def test_half_of_the_comments_that_are_there_must_differ(frame, tmp_path):
+    rare = frame["comment"].where(np.arange(200) < 70, "")
+    assert roles(frame.assign(comment=rare), tmp_path)[0]["text"] == ["comment"]
+    assert "text" not in roles(frame.assign(comment=frame["comment"][0]), tmp_path)[0]
+
+
+def test_sentences_without_a_word_in_common_are_names(frame, tmp_path):
+    frame["comment"] = [f"{number}x {number}y {number}z" for number in range(200)]
+    assert roles(frame.drop(columns=["nr"]), tmp_path)[0] == {"id": "customer", "ignore": ["comment"]}
 
 
 def test_a_text_is_trained_on_where_nothing_else_is(frame, tmp_path):
-    found, said = roles(frame.drop(columns=["age", "paid"]), tmp_path)
-    assert found == {"id": "customer", "text": "comment"}
+    found, said = roles(frame.drop(columns=["age", "paid"]).assign(gone=""), tmp_path)
+    assert found == {"id": "customer", "text": ["comment"], "ignore": ["nr", "gone"]}
     assert "Column 'comment' holds texts, and is trained on: --text comment" in said
+    assert load(tmp_path / "rows.csv", **found).kind == "text"
     found, _ = roles(frame[["nr", "customer", "label"]], tmp_path)  # names alone are better than nothing
-    assert found == {"id": "nr", "text": "customer"}
+    assert found == {"id": "nr", "text": ["customer"]}
 
 
 def test_what_somebody_has_said_stays(frame, tmp_path):
@@ -76,7 +91,13 @@ def test_what_somebody_has_said_stays(frame, tmp_path):
     assert said == ""
     coded = frame[["customer", "age", "label"]]
     assert roles(coded, tmp_path, categorical=["age"])[0] == {"categorical": ["age"], "id": "customer"}
-    assert roles(frame, tmp_path, text="comment") == ({"text": "comment"}, "")
+    assert roles(frame, tmp_path, text="comment")[0] == {
+        "text": ["comment"],
+        "id": "customer",
+        "ignore": ["nr"],
+    }
+    two = frame.assign(answer=frame["comment"][::-1].to_numpy())
+    assert roles(two, tmp_path, text=["comment"])[0]["ignore"] == ["nr", "answer"], "who names one has chosen"
     assert roles(frame.drop(columns=["customer", "nr", "comment"]), tmp_path) == ({}, "")
 
 
@@ -171,7 +192,7 @@ def test_texts_with_a_column_of_names_are_read_as_texts(tmp_path):
     frame.to_csv(tmp_path / "texts.csv", index=False)
     tolerant("train", tmp_path / "texts.csv", "--out", tmp_path / "run", "--features", "none", "--folds", 2)
     spec = json.loads((tmp_path / "run" / "spec.json").read_text())
-    assert spec["source"]["options"] == {"id": "id", "text": "text"}
+    assert spec["source"]["options"] == {"id": "id", "text": ["text"]}
     frame[["text"]].head(3).to_csv(tmp_path / "new.csv", index=False)
     tolerant("predict", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
     assert len(read(tmp_path / "p.csv")) == 3

@@ -117,7 +117,10 @@ DATA: dict[str, Any] = {
             help="Column of pictures or their files; the table is then a list of them. Default: file."
         ),
     ],
-    "text": Annotated[str | None, typer.Option(help="Column of text; the table is then a set of texts.")],
+    "text": Annotated[
+        list[str] | None,
+        typer.Option(help="Column of text; repeat for more. All other columns are read beside it."),
+    ],
     "ignore": Annotated[list[str] | None, typer.Option(help="Column not to learn from; repeat for more.")],
     "categorical": Annotated[
         list[str] | None,

@@ -15,6 +15,7 @@ import numpy as np
 from tolerant.data.dataset import Kind
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words
 from tolerant.data.encoders.findings import MAX_CATEGORIES, counts_rows
+from tolerant.data.readers.texts import text_names
 from tolerant.data.readers.walk import SUFFIXES as PICTURES
 
 _FILES = ("file_name", "filename", "image", "img", "path")  # what lists of pictures call their column
@@ -28,6 +29,7 @@ _HAS_DIGIT = re.compile(r"\d")
 _ONE_WORD = re.compile(r"[\w.:/@#-]+")
 _FEWEST_NAMED = 20  # rows; of fewer all words may differ by chance
 _WORDS_OF_TEXT = 3  # on average; names of people and places have fewer
+_MOST_LISTED = 8  # columns in a line
 
 
 def with_label(frame: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -70,48 +72,68 @@ def kind_of_rows(frame: Any, options: dict[str, Any]) -> tuple[Kind, dict[str, A
             options = {**options, "text": "text"}
         elif found := picture_column(frame, options):
             options = {**options, "file": found}
-    return "image" if "file" in options else "text" if "text" in options else "table", options
+    if "file" in options:
+        return "image", options
+    no_columns = {*text_names(options.get("text")), *options.get("ignore", ()), *frame.attrs.get("index", ())}
+    alone = "text" in options and no_columns.issuperset(_other_columns(frame, options))
+    return "text" if alone else "table", options
 
 
 def guess_roles(frame: Any, options: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
     """The options of a table with `id`, `text` and `ignore` filled in; ``say`` is told of each.
 
     A column in which nearly every row has another word tells a model nothing, or the row itself: it is the
-    name of the rows, or a text. A text is trained on if no column is left but names; these themselves, as
-    texts, if there is nothing else.
+    name of the rows, or a text. Texts are read beside the other columns, unless somebody has said which
+    columns are texts. Names are left out, but if there is nothing else the longest are read as texts.
     """
+    said = text_names(options.get("text"))
     known = {options.get(role) for role in ("id", "group", "true_label")} | {options.get("label", "label")}
-    known |= {*options.get("ignore", ()), *options.get("categorical", ())}
+    known |= {*said, *options.get("ignore", ()), *options.get("categorical", ())}
     kinds = {name: _kind(series, str(name)) for name, series in frame.items() if name not in known}
     texts = [name for name, kind in kinds.items() if kind == "text"]
     others = [*options.get("categorical", ()), *(name for name, kind in kinds.items() if kind == "other")]
-    found = dict(options)
-    read = None
-    if not others and (pool := texts or [name for name, kind in kinds.items() if kind == "name"]):
-        read = max(pool, key=lambda name: frame[name].astype(str).str.len().mean())
-    names = [name for name, kind in kinds.items() if kind in ("name", "number") and name != read]
+    found, read = dict(options), [*said] or texts
+    if not others and not read and (pool := [name for name, kind in kinds.items() if kind == "name"]):
+        read = [max(pool, key=lambda name: frame[name].astype(str).str.len().mean())]
+    names = [name for name, kind in kinds.items() if kind in ("name", "number") and name not in read]
     whole = (name for name in names if frame[name].is_unique and not frame[name].isna().any())
     if "id" not in options and (row_name := next(whole, None)) is not None:
         found["id"] = row_name
         say(f"Column {row_name!r} names the rows: --id {shlex.quote(row_name)}")
-    if read is not None:
-        say(f"Column {read!r} holds texts, and is trained on: --text {shlex.quote(read)}")
-        return {**found, "text": read}
-    left_out = [name for name in [*names, *texts] if name != found.get("id")]
-    if left_out and others:
-        found["ignore"] = [*options.get("ignore", ()), *left_out]
+    if read:
+        found["text"] = read
+        say(_reading(read, others))
+    left_out = [name for name in [*names, *texts] if name not in (found.get("id"), *read)]
+    nothing = [name for name, kind in kinds.items() if kind == "empty" and read and not others]
+    if (left_out and (others or read)) or nothing:
+        found["ignore"] = [*options.get("ignore", ()), *left_out, *nothing]
+    if left_out and (others or read):
         say(f"Left out, since nearly every row has something else there: {', '.join(map(repr, left_out))}")
         for name in [name for name in left_out if name not in texts][:1]:
             say(f"  To learn from one all the same: --categorical {shlex.quote(name)}")
-        for name in texts[:1]:  # not as a category: its 64 most frequent texts are hardly ever there
-            say(f"  To learn from a text, instead of the other columns: --text {shlex.quote(name)}")
     return found
 
 
+def _reading(texts: list[str], columns: list[str]) -> str:
+    """What is read as texts, and beside which columns."""
+    how = " ".join(f"--text {shlex.quote(name)}" for name in texts)
+    if not columns:
+        holds = f"Column {texts[0]!r} holds" if len(texts) == 1 else f"Columns {_listed(texts)} hold"
+        return f"{holds} texts, and {'is' if len(texts) == 1 else 'are'} trained on: {how}"
+    return f"Text: {_listed(texts)} ({how}); columns beside it: {_listed(columns)}"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(map(repr, names[:_MOST_LISTED])) + more
+
+
 def _kind(series: Any, name: str) -> str:
-    """ "name", "number" (of the rows), "text" or "other"."""
+    """ "name", "number" (of the rows), "text", "empty" or "other"."""
     try:
         numbers, empty = as_numbers(series, name)
+        if empty.all():
+            return "empty"
         if numbers is not None:
             # Without a look at the words, on which a table of 100,000 columns would spend half of its time.
             return "number" if _number_rows(numbers, series, name) else "other"
@@ -124,11 +146,25 @@ def _kind(series: Any, name: str) -> str:
     different = len(set(filled.tolist()))
     # A word that no other row has tells nothing of any, however few rows there are.
     alone = different == len(filled) >= _FEWEST_NAMED
-    if different <= max(MAX_CATEGORIES, len(words) / 2) and not alone:
+    # Not everybody writes a comment: half of those that are there must differ.
+    if different <= max(MAX_CATEGORIES, len(filled) / 2) and not alone:
         return "other"
     if np.mean([len(word.split()) for word in filled]) >= _WORDS_OF_TEXT:
-        return "text"
+        return "text" if _share_words(filled) else "name"
+    if different <= len(words) / 2:
+        return "other"
     return "name" if np.mean([_is_name(word) for word in filled]) > 0.9 else "other"
+
+
+def _share_words(cells: np.ndarray) -> bool:
+    """Whether any two have a word in common, without which nothing can be learnt from them."""
+    seen: set[str] = set()
+    for cell in cells:
+        words = set(cell.lower().split())
+        if not seen.isdisjoint(words):
+            return True
+        seen |= words
+    return False
 
 
 def _is_name(word: str) -> bool:

@@ -50,6 +50,8 @@ class NoisyDataset:
             are marked as not used.
         groups: (N,), words or numbers: rows of one group, such as the pictures of a patient, are never split
             between the rows that train a model and those that validate or are judged.
+        texts: for a table with columns of free text, (N,) of str: what stands in them, which is no input.
+        text_columns: the names of these columns.
 
     >>> rows = NoisyDataset(np.zeros((3, 2), np.float32), [0, 1, 1], [0, 1, 0], ("a", "b"))
     >>> len(rows), rows.num_classes, rows.flipped.tolist()
@@ -66,6 +68,8 @@ class NoisyDataset:
     files: np.ndarray | None = None
     cells: Any = None
     groups: Any = None
+    texts: np.ndarray | None = None
+    text_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         num_rows = len(self.inputs)
@@ -79,6 +83,8 @@ class NoisyDataset:
             raise ValueError(f"files must have {num_rows} paths; got {len(self.files)}")
         if self.cells is not None and len(self.cells) != num_rows:
             raise ValueError(f"cells must have {num_rows} rows; got {len(self.cells)}")
+        if self.texts is not None and len(self.texts) != num_rows:
+            raise ValueError(f"texts must have {num_rows} rows; got {len(self.texts)}")
         groups = None if self.groups is None else np.asarray(self.groups)
         if groups is not None and groups.shape != (num_rows,):
             raise ValueError(f"groups must have shape ({num_rows},); got {groups.shape}")
@@ -122,6 +128,11 @@ class NoisyDataset:
         return len(self.class_names)
 
     @property
+    def free_texts(self) -> Any:
+        """What people wrote: the inputs of a set of texts, or the columns of text of a table; else None."""
+        return self.inputs if self.kind == "text" else self.texts
+
+    @property
     def flipped(self) -> np.ndarray:
         """Where the given label is not the true one; bool (N,)."""
         if self.true_labels is None:
@@ -144,6 +155,7 @@ class NoisyDataset:
             files=None if self.files is None else self.files[index],
             cells=None if self.cells is None else self.cells.iloc[index],
             groups=None if self.groups is None else self.groups[index],
+            texts=None if self.texts is None else self.texts[index],
         )
 
     def with_given_labels(self, given_labels: Any) -> NoisyDataset:

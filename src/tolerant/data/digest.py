@@ -31,6 +31,12 @@ def row_digests(inputs: Any) -> np.ndarray:
     return np.fromiter((row_digest(row) for row in rows), np.int64, len(inputs))
 
 
+def dataset_digests(dataset: NoisyDataset) -> np.ndarray:
+    """int64 (N,), `row_digests` of the inputs and of the texts beside them."""
+    found = row_digests(dataset.inputs)
+    return found if dataset.texts is None else found ^ row_digests(dataset.texts)
+
+
 def row_digest(row: Any) -> int:
     """The digest of one row: an array, or a text."""
     text = not isinstance(row, np.ndarray)

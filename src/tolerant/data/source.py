@@ -12,8 +12,7 @@ from typing import Any
 
 from tolerant import plugins
 from tolerant.data.column_roles import guess_roles, kind_of_rows, picture_column, with_label
-from tolerant.data.dataset import NoisyDataset
-from tolerant.data.encoders.columns import TableEncoder
+from tolerant.data.dataset import Kind, NoisyDataset
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.published_sets import CARDS
 from tolerant.data.readers.folder import load_folder, load_picture, read_folder, read_picture
@@ -65,6 +64,7 @@ def load(
     root: str | os.PathLike[str] | None = None,
     at_most: int | None = None,
     frame: Any = None,
+    kind: Kind | None = None,
     **options: Any,
 ) -> NoisyDataset:
     """A data set by name, or from a folder of pictures or a file of rows.
@@ -72,7 +72,8 @@ def load(
     - A file of rows ends in .csv, .tsv, .txt, .jsonl (these also with .gz, .bz2 or .xz), .parquet or .npz.
     - A data set of a hub is ``hf:OWNER/NAME``, a folder that `datasets` has saved, or one of Parquet files.
     - A table with a column of pictures, or with one called file that names them, is a list of pictures. A
-      table whose only column beside the label is called text is a set of texts.
+      table whose only column beside the label is called text is a set of texts, as is one with nothing else
+      beside the columns that ``text`` names.
 
     Further options are those of `load_folder`, `load_listed`, `load_table`, `load_texts` or `load_npz`.
 
@@ -85,6 +86,7 @@ def load(
         at_most: of picture files without a size: those that differ in size or are larger become squares of
             this many pixels, all that an extractor of features looks at (`tolerant.data.features`).
         frame: the rows of a file or of a hub's data set as a DataFrame, if they are read already.
+        kind: "image", "text" or "table", what the rows of a file are; None: as options and columns say.
 
     >>> data = load("digits", split="test")
     >>> data.inputs.shape, data.num_classes
@@ -109,8 +111,8 @@ def load(
         )
     if reader == "rows":
         frame, options = _read_rows(name, _stripped(options), frame)
-        kind, options = kind_of_rows(frame, with_label(frame, options))
-        reader = _OF_KIND[kind]
+        found_kind, options = kind_of_rows(frame, with_label(frame, options))
+        reader = _OF_KIND[kind or found_kind]
     found = _reader(reader)
     _check_options(found.load, path, options)
     # A frame is read once, though its columns had a say.
@@ -130,12 +132,15 @@ class Source:
     frame: Any = field(default=None, repr=False, compare=False)
     """Its rows, if they are read already."""
 
-    def load(self, encoder: TableEncoder | None = None, *, at_most: int | None = None) -> NoisyDataset:
+    def load(self, encoder: InputEncoder | None = None, *, at_most: int | None = None) -> NoisyDataset:
         """All rows with their given labels.
 
-        ``encoder``: for a table, one that was fitted before. ``at_most``: for picture files, that of `load`.
+        ``encoder``: one that was fitted to them before. ``at_most``: for picture files, that of `load`.
         """
-        fitted: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
+        fitted: dict[str, Any] = {}
+        if encoder is not None:
+            fitted["kind"] = encoder.kind
+            fitted |= {} if encoder.encoder is None else {"encoder": encoder.encoder}
         return load(self.name, **self.options, **fitted, at_most=at_most, frame=self.frame)
 
     def read(self, encoder: InputEncoder, like: Source | None = None, device: str = "cpu") -> NoisyDataset:
@@ -168,7 +173,7 @@ class Source:
         """The same source, its columns of names and texts said where nobody has; ``say`` is told of them."""
         _, reader = _find(self.name)
         options: dict[str, Any] = _stripped(dict(self.options))
-        if reader != "rows" or "file" in options or "text" in options:
+        if reader != "rows" or "file" in options:
             return self
         frame, rest = _read_rows(self.name, options)
         which = {key: options[key] for key in options.keys() - rest.keys()}

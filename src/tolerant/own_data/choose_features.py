@@ -64,13 +64,13 @@ def choose_extractor(
     if wanted == NONE:
         return None
     if wanted != AUTO:
-        if dataset.kind not in ("image", "text"):
+        if dataset.kind != "image" and dataset.free_texts is None:
             raise ValueError(
                 f"features={wanted!r} (--features {wanted}) is for pictures and texts; these rows are a "
-                "table of numbers. Leave it out."
+                "table without text. Leave it out."
             )
-        return load_extractor(wanted, dataset.kind, device)
-    if dataset.kind == "text":
+        return load_extractor(wanted, "image" if dataset.kind == "image" else "text", device)
+    if dataset.free_texts is not None:
         return _choose_for_texts(dataset, device, say, beside_words)
     if not has_photographs(dataset):
         return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from tolerant.checks import check_ids
 from tolerant.data import InputEncoder, NoisyDataset, Source
-from tolerant.data.digest import content_digests, label_digest, row_digests
+from tolerant.data.digest import content_digests, dataset_digests, label_digest
 from tolerant.data.features import extract
 from tolerant.data.features.extract import Compute
 from tolerant.own_data.choose_features import AUTO, NONE, Say, choose_extractor
@@ -70,7 +70,7 @@ class CorrectedRows:
         dropped = np.flatnonzero(corrected.dropped)
         dataset, corrected = without_dropped(dataset, corrected)
         # Nobody asked for it alone.
-        beside = features == AUTO and dataset.kind == "text" and bool(with_characters)
+        beside = features == AUTO and dataset.free_texts is not None and bool(with_characters)
         extractor = choose_extractor(dataset, features, device=device, say=say, beside_words=beside)
         if compute is not None:
             if extractor is None:
@@ -78,9 +78,10 @@ class CorrectedRows:
                     "engine 'ray' (--engine ray) computes pretrained features, and these rows are trained on "
                     "without. Leave it out, or name an extractor: --features NAME"
                 )
-            extract(dataset.inputs, extractor, compute)  # into the cache, where they are found from now on
+            given = dataset.inputs if dataset.free_texts is None else dataset.free_texts
+            extract(given, extractor, compute)  # into the cache, where they are found from now on
         if with_characters == "auto":
-            with_characters = dataset.kind == "text" and not has_many_characters(dataset, say)
+            with_characters = dataset.free_texts is not None and not has_many_characters(dataset, say)
         fitted = InputEncoder.fit(
             dataset, extractor, picture_side, with_characters=with_characters, with_words=beside
         )
@@ -95,7 +96,7 @@ class CorrectedRows:
     @cached_property
     def input_digests(self) -> np.ndarray:
         """One for each row; pictures that do not fit in memory are decoded for it, once."""
-        return row_digests(self.dataset.inputs)
+        return dataset_digests(self.dataset)
 
     def fingerprint(self, settings: Settings, folds: int) -> str:
         """A hash of all that a training depends on, so that none goes on from the checkpoint of another."""

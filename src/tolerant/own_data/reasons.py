@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -35,22 +37,33 @@ def find_reasons(
     """What speaks most for the suggestion and against the given label, for the first suspects.
 
     ``probs`` are those of the model for trainable rows; ``dataset`` holds texts as texts. Pictures, and rows
-    that are features, have none: there neighbours are shown. Nor have rows of very many columns.
+    that are features, have none: there neighbours are shown. Nor have rows of very many columns. A row of a
+    table with texts has words and columns.
     """
     if not len(suspects) or encoder.features_alone or dataset.kind == "image":
         return []
-    if dataset.kind == "text":
-        return _words(probs, dataset, encoder, suspects)
-    return _columns(probs, dataset, encoder, suspects)
+    encoder = replace(encoder, extractor=None)  # features of so many changed texts would take half a minute
+    tried = [] if dataset.free_texts is None else [_words(probs, dataset, encoder, suspects)]
+    tried += [] if dataset.kind == "text" else [_columns(probs, dataset, encoder, suspects)]
+    tried = [found for found in tried if found]  # of very many columns there is none
+    return [
+        _most([change for some in found for change in some]) for found in zip_longest(*tried, fillvalue=[])
+    ]
+
+
+def _most(changes: Sequence[tuple[float, Reason]]) -> list[Reason]:
+    """What changes the model's mind most."""
+    order = sorted(changes, key=lambda change: -change[0])[:_MOST_REASONS]
+    return [name for fall, name in order if fall > _LEAST]
 
 
 def _words(
     probs: Probs, dataset: NoisyDataset, encoder: InputEncoder, suspects: Suspects
-) -> list[list[Reason]]:
+) -> list[list[tuple[float, Reason]]]:
     texts: list[str] = []
     names: list[list[str]] = []
     total = 0
-    for text in map(str, dataset.inputs[suspects.index]):
+    for text in map(str, dataset.free_texts[suspects.index]):
         found = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
         total += 1 + len(found)
         if total > _MOST_TEXTS and names:
@@ -58,12 +71,10 @@ def _words(
         names.append(found)
         texts += [text, *(_WORD.sub(partial(_other_than, word), text) for word in found)]
     place = np.repeat(suspects.index[: len(names)], [1 + len(found) for found in names])
-    rows = replace(
-        dataset.subset(place), inputs=np.array(texts, object), ids=np.arange(len(texts)), groups=None
-    )
+    changed: dict[str, Any] = {"inputs" if dataset.kind == "text" else "texts": np.array(texts, object)}
+    rows = replace(dataset.subset(place), **changed, ids=np.arange(len(texts)), cells=None, groups=None)
     with warnings.catch_warnings(action="ignore"):  # of texts without a known word
-        # Words alone: features of so many changed texts would take half a minute.
-        found_probs = probs(replace(encoder, extractor=None).trainable(rows))
+        found_probs = probs(encoder.trainable(rows))
     return _changes(found_probs, [[(word, "") for word in found] for found in names], suspects)
 
 
@@ -73,11 +84,12 @@ def _other_than(word: str, match: re.Match[str]) -> str:
 
 def _columns(
     probs: Probs, dataset: NoisyDataset, encoder: InputEncoder, suspects: Suspects
-) -> list[list[Reason]]:
+) -> list[list[tuple[float, Reason]]]:
     blocks = _blocks(dataset)
     if len(blocks) > _MOST_COLUMNS:
         return []
-    index = suspects.index[: max(1, _MOST_ROWS // (1 + len(blocks)))]
+    most = _MOST_ROWS if dataset.texts is None else _MOST_TEXTS
+    index = suspects.index[: max(1, most // (1 + len(blocks)))]
     usual = _usual_rows(dataset, blocks)[dataset.given_labels[index]]
     repeated = np.repeat(np.asarray(dataset.inputs[index]), 1 + len(blocks), axis=0)
     for number, block in enumerate(blocks.values()):
@@ -89,7 +101,9 @@ def _columns(
     titles, values = columns_and_values(dataset, index)
     shown = [dict(zip(titles, row, strict=True)) for row in values]
     names = [[(name, row.get(name, "")) for name in blocks] for row in shown]
-    return _changes(probs(encoder.trainable(rows)), names, suspects)
+    with warnings.catch_warnings(action="ignore"):  # of texts without a known word
+        found_probs = probs(encoder.trainable(rows))
+    return _changes(found_probs, names, suspects)
 
 
 @dataclass(frozen=True)
@@ -131,15 +145,15 @@ def _usual_rows(dataset: NoisyDataset, blocks: Mapping[str, _Block]) -> np.ndarr
     return usual
 
 
-def _changes(probs: np.ndarray, names: Sequence[Sequence[Reason]], suspects: Suspects) -> list[list[Reason]]:
-    """The names whose absence lowers the log-odds of the suggestion most; ``probs``: of each row as it is,
-    then without each of its names."""
-    reasons, start = [], 0
+def _changes(
+    probs: np.ndarray, names: Sequence[Sequence[Reason]], suspects: Suspects
+) -> list[list[tuple[float, Reason]]]:
+    """By how much the absence of each name lowers the log-odds of the suggestion; ``probs``: of each row as
+    it is, then without each of its names."""
+    changes, start = [], 0
     for rank, some in enumerate(names):
         here = np.log(np.maximum(probs[start : start + 1 + len(some)].astype(np.float64), 1e-6))
         start += 1 + len(some)
         odds = here[:, suspects.suggested_labels[rank]] - here[:, suspects.given_labels[rank]]
-        falls = odds[0] - odds[1:]
-        order = np.argsort(-falls, kind="stable")[:_MOST_REASONS]
-        reasons.append([some[place] for place in order.tolist() if falls[place] > _LEAST])
-    return reasons
+        changes.append(list(zip((odds[0] - odds[1:]).tolist(), some, strict=True)))
+    return changes

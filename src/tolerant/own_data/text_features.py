@@ -36,7 +36,7 @@ def agreements(dataset: NoisyDataset, extractor: Extractor) -> Agreements:
     often has learnt more.
     """
     index = np.sort(np.random.default_rng(0).permutation(len(dataset))[:_ROWS])
-    texts, given = np.asarray(dataset.inputs)[index], dataset.given_labels[index]
+    texts, given = np.asarray(dataset.free_texts)[index], dataset.given_labels[index]
     words = TextEncoder.fit(texts)
     with warnings.catch_warnings(action="ignore"):  # of texts without a known word: said in training
         by_words = words.transform(texts).matrix
@@ -59,7 +59,7 @@ def is_clearly_better(second: np.ndarray, first: np.ndarray) -> bool:
 
 def has_many_characters(dataset: NoisyDataset, say: Callable[[str], None]) -> bool:
     """Whether texts are trained on by their words alone; ``say`` is told."""
-    many = sum(map(len, np.asarray(dataset.inputs))) > MOST_CHARACTERS
+    many = sum(map(len, np.asarray(dataset.free_texts))) > MOST_CHARACTERS
     if many:
         say(
             f"Trained on words: with more than {MOST_CHARACTERS // 10**6} million characters, runs of them "

@@ -92,7 +92,8 @@ def train_source(
             callbacks=callbacks,
             say=say,
         )
-        if data.dataset.kind == "text" and made_by_rules(data.dataset.inputs, data.dataset.given_labels):
+        texts = data.dataset.free_texts
+        if texts is not None and made_by_rules(texts, data.dataset.given_labels):
             learned = replace(learned, suspects=learned.suspects.with_lower_bound())
         ranks.wait()  # nobody reads the checkpoints any more
         if not ranks.rank:

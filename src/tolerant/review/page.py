@@ -191,7 +191,7 @@ def columns_and_values(dataset: NoisyDataset, index: np.ndarray) -> tuple[list[s
     """
     if dataset.cells is not None:
         used = {column.name for column in dataset.encoder.columns} if dataset.encoder else set(dataset.cells)
-        return _cells(dataset.cells, index, used)
+        return _cells(dataset.cells, index, used, dataset.text_columns)
     rows = np.asarray(dataset.inputs[index])
     numbered = [f"feature {number}" for number in range(1, rows.shape[1] + 1)]
     names = numbered if dataset.encoder is None else [*map(str, dataset.encoder.feature_names)]
@@ -203,7 +203,10 @@ def _most_columns(num_rows: int) -> int:
     return max(_LEAST_COLUMNS, _MOST_CELLS // max(num_rows, 1))
 
 
-def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], list[list[str]]]:
+def _cells(
+    frame: Any, index: np.ndarray, used: set[str], texts: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    used = used | set(texts)
     ours = [name for name in frame.columns if name in used]
     others = [name for name in frame.columns if name not in used]
     # Of a wide table, columns that are not used are shown too: a comment tells a person more than feature 38.
@@ -214,9 +217,8 @@ def _cells(frame: Any, index: np.ndarray, used: set[str]) -> tuple[list[str], li
     columns = []
     for name in names:
         cells = zip(shown[name].astype(str).tolist(), shown[name].isna().tolist(), strict=True)
-        columns.append(
-            ["missing" if gap or not word.strip() else _cut(word, _MOST_IN_CELL) for word, gap in cells]
-        )
+        longest = _MOST_CHARACTERS if name in texts else _MOST_IN_CELL
+        columns.append(["missing" if gap or not word.strip() else _cut(word, longest) for word, gap in cells])
     titles = [str(name) if name in used else f"{name} (not used)" for name in names]
     return titles, [list(row) for row in zip(*columns, strict=True)]
 

@@ -22,6 +22,8 @@ class Unlabelled(NamedTuple):
     inputs: Inputs
     ids: np.ndarray | None
     kind: Kind
+    texts: np.ndarray | None = None
+    """Of a table, what its columns of text hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,8 @@ class InputEncoder:
     """Pictures stay as they are, tables and texts go through an encoder that was fitted once.
 
     Pictures and texts may go through a pretrained extractor instead (`tolerant.data.features`), texts also
-    through both: then its features are the columns "meaning" beside those of words and characters.
+    through both: then its features are the columns "meaning" beside those of words and characters. A table
+    with texts goes through both encoders: what its columns become is the part "columns" beside the words.
     """
 
     kind: Kind
@@ -59,19 +62,23 @@ class InputEncoder:
         """Learn from the rows to train on how they become inputs.
 
         ``with_characters``: texts have columns of runs of characters, too. ``with_words``: an extractor of
-        texts gives its features beside words and characters, not instead of them.
+        texts gives its features beside words and characters, not instead of them; so it does in a table.
         """
         kind, names, shape = dataset.kind, dataset.class_names, tuple(map(int, dataset.inputs.shape[1:]))
-        size = 0 if extractor is None else extractor(dataset.inputs[np.arange(1)]).shape[-1]
-        if extractor is not None and not with_words:
+        found = dataset.free_texts
+        given = dataset.inputs if found is None else found
+        size = 0 if extractor is None else extractor(given[np.arange(1)]).shape[-1]
+        if extractor is not None and not with_words and kind != "table":
             return cls(kind, (size,), names, None, None, extractor.identity, shape or None, at_most)
-        if kind != "text":
+        if found is None:
             return cls(kind, shape, names, dataset.encoder, at_most=at_most)
-        texts = np.asarray(dataset.inputs)
+        texts = np.asarray(found)
         text, characters = TextEncoder.fit(texts), CharacterEncoder.fit(texts) if with_characters else None
-        size += len(text.vocabulary) + (len(characters.columns) if characters else 0)
+        size += len(text.vocabulary) + (len(characters.columns) if characters else 0) + sum(shape)
         identity = None if extractor is None else extractor.identity
-        return cls(kind, (size,), names, None, text, identity, at_most=at_most, characters=characters)
+        return cls(
+            kind, (size,), names, dataset.encoder, text, identity, at_most=at_most, characters=characters
+        )
 
     @property
     def encoded_kind(self) -> Kind:
@@ -85,37 +92,47 @@ class InputEncoder:
 
     def trainable(self, dataset: NoisyDataset, device: str = "cpu") -> NoisyDataset:
         """The rows as pictures or as a table of numbers, without what only a person looks at."""
-        if self.encoded_kind == self.kind:
+        if self.encoded_kind == self.kind and self.text is None:
             return replace(dataset, cells=None)  # each fold would copy its rows of them
         return NoisyDataset(
-            self._numbers(dataset.inputs, dataset.ids, device),
+            self._numbers(dataset.inputs, dataset.texts, dataset.ids, device),
             dataset.given_labels,
             dataset.true_labels,
             dataset.class_names,
             dataset.ids,
+            encoder=self.encoder,
             groups=dataset.groups,
         )
 
-    def _numbers(self, inputs: Any, ids: Any, device: str) -> Any:
-        """The rows as the model takes them."""
-        words, features = None, None
+    def _numbers(self, inputs: Any, texts: Any, ids: Any, device: str) -> Any:
+        """The rows as the model takes them; ``texts``: those of a table."""
+        rows, features, given = None, None, inputs if texts is None else texts
         if self.text is not None:
-            texts = np.asarray(inputs)
-            words = self.text.transform(texts, ids, self.characters)
+            rows = self.text.transform(np.asarray(given), ids, self.characters, alone=texts is None)
         if self.extractor is not None:
             from tolerant.data.features import extract, load_known
 
             kind: Literal["image", "text"] = "image" if self.kind == "image" else "text"
-            features = extract(inputs, load_known(self.extractor, kind, device))
-        if words is None:
+            features = extract(given, load_known(self.extractor, kind, device))
+        if rows is None:
             return inputs if features is None else features
-        return words if features is None else words.beside("meaning", features[np.arange(len(features))])
+        if features is not None:
+            rows = rows.beside("meaning", features[np.arange(len(features))])
+        return rows if texts is None else rows.beside("columns", inputs, self._scale_of_columns)
+
+    @property
+    def _scale_of_columns(self) -> float:
+        """What makes the columns of a row as long, on average, as its words: for networks, which would learn
+        the longer ones first, and leave out rows whose label they do not explain."""
+        if self.text is None or self.encoder is None or self.characters is not None:
+            return 1.0  # nor are words scaled
+        return float(self.text.scale / len(self.encoder.columns) ** 0.5)
 
     def unlabelled(self, rows: Unlabelled, where: Any, device: str = "cpu") -> NoisyDataset:
         """New rows for the model to label: all are given 0. ``device``: where an extractor runs."""
         if rows.kind != self.kind:
             raise self.other_kind(where)
-        inputs: Any = self._numbers(rows.inputs, rows.ids, device)
+        inputs: Any = self._numbers(rows.inputs, rows.texts, rows.ids, device)
         shape = tuple(map(int, inputs.shape[1:]))
         if shape != self.shape:
             raise ValueError(

@@ -11,11 +11,14 @@ import numpy as np
 from tolerant.data.digest import row_digest
 from tolerant.extras import extra
 
+_BLOCK = 10_000  # rows whose digests are made at a time: of 100,000 texts all cells once more take a gigabyte
+
 
 class SparseRows:
     """A SciPy CSR matrix that looks like a float32 array (N, D), its rows dense only batch by batch.
 
-    Everything is multiplied by one ``scale``, such as `tolerant.data.standardise.unit_scale`.
+    Everything is multiplied by ``scale``, such as `tolerant.data.standardise.unit_scale`; columns that stand
+    beside others have their own.
 
     >>> import scipy.sparse
     >>> rows = SparseRows(scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 0.0]]), scale=0.5)
@@ -35,18 +38,18 @@ class SparseRows:
             own = own.copy()  # it may be a user's
             own.sum_duplicates()
             own.eliminate_zeros()  # now equal rows are stored alike
-        self._scale, self._parts = scale, {name: own}
+        self._scales, self._parts = {name: scale}, {name: own}
         self.shape: tuple[int, int] = tuple(matrix.shape)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the groups of columns: words, characters, meaning."""
+        """The names of the groups of columns: words, characters, meaning, columns (of a table)."""
         return tuple(name for name in self._parts if name)
 
     def part(self, name: str) -> Any:
         """The columns of that name as they were given, float32: a CSR matrix."""
-        found = self._parts[name]
-        return found if self._scale == 1 else found / np.float32(self._scale)
+        found, scale = self._parts[name], self._scales[name]
+        return found if scale == 1 else found / np.float32(scale)
 
     @property
     def matrix(self) -> Any:
@@ -68,24 +71,28 @@ class SparseRows:
         some = [self._parts[part]] if part in self._parts else self._parts.values()
         return sum(int(own.nnz) for own in some)
 
-    def beside(self, name: str, columns: Any) -> SparseRows:
-        """The same rows with these columns behind the others, as the part ``name``.
+    def beside(self, name: str, columns: Any, scale: float = 1.0) -> SparseRows:
+        """The same rows with these columns, times ``scale``, behind the others, as the part ``name``.
 
         Parts are not put together in one matrix: to take one out again would copy it.
         """
-        found, other = copy(self), SparseRows(extra("scipy.sparse").csr_matrix(columns), self._scale, name)
-        found._parts = self._parts | other._parts
+        found, other = copy(self), SparseRows(extra("scipy.sparse").csr_matrix(columns), scale, name)
+        found._parts, found._scales = self._parts | other._parts, self._scales | other._scales
         found.shape = (len(self), self.shape[1] + other.shape[1])
         return found
 
     @property
     def digests(self) -> np.ndarray:
         """What `tolerant.data.digest.row_digests` asks for, made without a dense row."""
-        matrix = self.matrix
-        cells = np.empty(matrix.nnz, [("column", np.int64), ("value", np.float32)])
-        cells["column"], cells["value"] = matrix.indices, matrix.data
-        rows = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
-        return np.fromiter((row_digest(cells[start:end]) for start, end in rows), np.int64, len(self))
+        blocks = [np.empty(0, np.int64)]
+        for first in range(0, len(self), _BLOCK):
+            matrix = _side_by_side([own[first : first + _BLOCK] for own in self._parts.values()])
+            cells = np.empty(matrix.nnz, [("column", np.int64), ("value", np.float32)])
+            cells["column"], cells["value"] = matrix.indices, matrix.data
+            rows = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
+            found = (row_digest(cells[start:end]) for start, end in rows)
+            blocks.append(np.fromiter(found, np.int64, matrix.shape[0]))
+        return np.concatenate(blocks)
 
 
 def _side_by_side(matrices: Sequence[Any]) -> Any:

@@ -60,17 +60,20 @@ class TextEncoder:
         texts: Sequence[str] | np.ndarray,
         ids: Sequence[Any] | np.ndarray | None = None,
         characters: CharacterEncoder | None = None,
+        *,
+        alone: bool = True,
     ) -> SparseRows:
         """One row per text; words that were not fitted are ignored. A warning names a row by its id.
 
-        With ``characters`` their columns follow those of words, and nothing is scaled.
+        With ``characters`` their columns follow those of words, and nothing is scaled. ``alone``: whether
+        there is nothing else by which such a row could be judged.
         """
         words = _in_blocks(self._transformer().transform, texts)
         if characters is None:
-            _warn_of_unknown(np.diff(words.indptr), ids)
+            _warn_of_unknown(np.diff(words.indptr), ids, alone)
             return SparseRows(words, self.scale, "words")
         runs = characters.transform(texts)
-        _warn_of_unknown(np.diff(words.indptr) + np.diff(runs.indptr), ids)
+        _warn_of_unknown(np.diff(words.indptr) + np.diff(runs.indptr), ids, alone)
         return SparseRows(words, 1.0, "words").beside("characters", runs)
 
     def _transformer(self) -> Any:
@@ -103,14 +106,15 @@ def _in_blocks(transform: Callable[[Any], Any], texts: Sequence[str] | np.ndarra
     return blocks[0] if len(blocks) == 1 else extra("scipy.sparse").vstack(blocks, "csr")
 
 
-def _warn_of_unknown(cells: np.ndarray, ids: Sequence[Any] | np.ndarray | None) -> None:
+def _warn_of_unknown(cells: np.ndarray, ids: Sequence[Any] | np.ndarray | None, alone: bool) -> None:
     """``cells``: of each text, how many of its features are not zero."""
     unknown = np.flatnonzero(cells == 0)
     if len(unknown):
         first = unknown[0] if ids is None else ids[unknown[0]]
         warn_caller(
             f"{len(unknown):,} of {len(cells):,} texts are empty or have no word that two training "
-            f"texts have (first: the one with id {first}); their class is a guess"
+            f"texts have (first: the one with id {first}); "
+            f"{'their class is a guess' if alone else 'the other columns decide'}"
         )
 
 

@@ -14,6 +14,7 @@ from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.readers.labels import check_columns, check_ignored, ids_or_numbers, labelled_rows
 from tolerant.data.readers.row_files import read_frame
+from tolerant.data.readers.texts import check_texts, text_names, texts_in
 from tolerant.extras import extra
 from tolerant.hints import warn_caller
 
@@ -28,6 +29,7 @@ def load_table(
     true_label: str | None = None,
     id: str | None = None,
     group: str | None = None,
+    text: str | Sequence[str] = (),
     ignore: Sequence[str] = (),
     categorical: Sequence[str] = (),
     encoder: TableEncoder | None = None,
@@ -44,6 +46,7 @@ def load_table(
         true_label: the column of true labels.
         id: the column of row names.
         group: the column that says which rows belong together (`NoisyDataset.groups`); no feature.
+        text: the columns of free text, read as words beside the other columns.
         ignore: columns to leave out, which a person still sees.
         categorical: columns of codes that look like numbers.
         encoder: that of the training rows, for rows that come later.
@@ -61,10 +64,12 @@ def load_table(
     """
     frame = read_frame(path) if frame is None else frame
     check_columns(frame, path, true_label=true_label)
+    check_texts(frame, path, text, label=label, ignore=ignore, categorical=categorical)
     check_ignored(frame, path, ignore, label)
     rows = labelled_rows(path, frame, label=label, id=id, group=group, skip_unlabelled=skip_unlabelled)
     given, true, names = rows.encode(path, true_label, class_names, min_per_class)
-    used = {label, true_label, id, group, *ignore, *frame.attrs.get("index", ())}
+    written = text_names(text)
+    used = {label, true_label, id, group, *written, *ignore, *frame.attrs.get("index", ())}
     columns = rows.frame[[name for name in frame.columns if name not in used]]
     if encoder is None:
         _warn_of_copies(columns, given, label)
@@ -72,23 +77,46 @@ def load_table(
     else:
         inputs = encoder.transform(columns)
     seen_only = [*ignore] if group is None else [group, *ignore]
-    shown = dict.fromkeys([*(c.name for c in encoder.columns), *seen_only])
+    shown = dict.fromkeys([*written, *(c.name for c in encoder.columns), *seen_only])
     cells = rows.frame[[name for name in shown if name not in (label, true_label, id)]]
     return NoisyDataset(
-        inputs, given, true, names, rows.ids, "table", encoder, cells=cells, groups=rows.groups
+        inputs,
+        given,
+        true,
+        names,
+        rows.ids,
+        "table",
+        encoder,
+        cells=cells,
+        groups=rows.groups,
+        texts=texts_in(rows.frame, written) if written else None,
+        text_columns=written,
     )
 
 
-def read_table(path: Path, encoder: InputEncoder, *, frame: Any = None, id: str | None = None) -> Unlabelled:
+def read_table(
+    path: Path,
+    encoder: InputEncoder,
+    *,
+    frame: Any = None,
+    text: str | Sequence[str] = (),
+    id: str | None = None,
+) -> Unlabelled:
     """New rows, as the columns of the training rows were encoded; warns of what those never had."""
     if encoder.encoder is None:  # trained on an array of numbers: nobody knows which column is which
         raise encoder.other_kind(path)
     frame = read_frame(path) if frame is None else frame
     check_columns(frame, path, id=id)
+    check_texts(frame, path, text)
+    if text and encoder.text is None:
+        raise ValueError(
+            f"{path}: text (--text) names {text_names(text)[0]!r}, and the model was trained on a table "
+            "without text. Leave it out"
+        )
     inputs = encoder.encoder.transform(frame)
     for news in encoder.encoder.news(frame):
         warn_caller(f"{path}: {news}")
-    return Unlabelled(inputs, ids_or_numbers(frame, id), "table")
+    return Unlabelled(inputs, ids_or_numbers(frame, id), "table", texts_in(frame, text) if text else None)
 
 
 def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:

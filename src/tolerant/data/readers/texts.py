@@ -20,7 +20,7 @@ def load_texts(
     path: str | os.PathLike[str],
     *,
     frame: Any = None,
-    text: str = "text",
+    text: str | Sequence[str] = "text",
     label: str = "label",
     true_label: str | None = None,
     id: str | None = None,
@@ -31,7 +31,7 @@ def load_texts(
     min_per_class: int = 2,
     skip_unlabelled: bool = False,
 ) -> NoisyDataset:
-    """A data set from one column of text in a CSV, TSV, JSON Lines or Parquet file.
+    """A data set from a column of text, or several, in a CSV, TSV, JSON Lines or Parquet file.
 
     Options are those of `load_table`; ``categorical`` is refused, since no other column is read.
 
@@ -44,7 +44,8 @@ def load_texts(
     ('a red car', ('car', 'fruit'), [0, 1, 0, 1])
     """
     frame = read_frame(path) if frame is None else frame
-    check_columns(frame, path, true_label=true_label, text=text)
+    check_columns(frame, path, true_label=true_label)
+    check_texts(frame, path, text, label=label, ignore=ignore)
     check_ignored(frame, path, ignore, label)
     if categorical:
         raise ValueError(
@@ -53,19 +54,50 @@ def load_texts(
         )
     rows = labelled_rows(path, frame, label=label, id=id, group=group, skip_unlabelled=skip_unlabelled)
     given, true, names = rows.encode(path, true_label, class_names, min_per_class)
-    return NoisyDataset(_texts(rows.frame, text), given, true, names, rows.ids, "text", groups=rows.groups)
+    texts = texts_in(rows.frame, text)
+    return NoisyDataset(texts, given, true, names, rows.ids, "text", groups=rows.groups)
 
 
 def read_texts(
-    path: Path, encoder: InputEncoder, *, frame: Any = None, text: str = "text", id: str | None = None
+    path: Path,
+    encoder: InputEncoder,
+    *,
+    frame: Any = None,
+    text: str | Sequence[str] = "text",
+    id: str | None = None,
 ) -> Unlabelled:
-    """The texts of a column."""
+    """The texts of a column, or several."""
     frame = read_frame(path) if frame is None else frame
-    check_columns(frame, path, id=id, text=text)
-    return Unlabelled(_texts(frame, text), ids_or_numbers(frame, id), "text")
+    check_columns(frame, path, id=id)
+    check_texts(frame, path, text)
+    return Unlabelled(texts_in(frame, text), ids_or_numbers(frame, id), "text")
 
 
-def _texts(frame: Any, name: str) -> np.ndarray:
+def text_names(text: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of text that an option names."""
+    return (text,) if isinstance(text, str) else tuple(text or ())
+
+
+def check_texts(frame: Any, path: Any, text: str | Sequence[str], **roles: Any) -> None:
+    """A ValueError for the first column of text that the table does not have, or that has another role."""
+    for name in text_names(text):
+        check_columns(frame, path, text=name)
+        for role, named in roles.items():
+            if name == named or (not isinstance(named, str) and name in (named or ())):
+                raise ValueError(
+                    f"{path}: text (--text) and {role} (--{role}) both name {name!r}; leave one of them out"
+                )
+
+
+def texts_in(frame: Any, text: str | Sequence[str]) -> np.ndarray:
+    """What the columns of text hold, object (N,) of str: of several the cells, a line each."""
+    columns = [_cells(frame, name) for name in text_names(text)]
+    if len(columns) == 1:
+        return columns[0]
+    return np.array(["\n".join(filter(None, cells)) for cells in zip(*columns, strict=True)], object)
+
+
+def _cells(frame: Any, name: str) -> np.ndarray:
     """The cells of a column as they are, object (N,) of str; "" for a missing one."""
     refuse_nested(frame[name], frame[name].to_numpy(object))
     cells = zip(frame[name].to_numpy(object), frame[name].isna(), strict=True)

@@ -44,7 +44,7 @@ class Card:
     package: str = "sklearn"
     """Where it comes from."""
     part: str | None = None
-    """Of texts, the columns that it is given; None: all."""
+    """Of texts and tables with texts, the part that it is given (`SparseRows.parts`); None: all."""
     instead_of: str | None = None
     """``auto`` takes one of the two: that under which the given labels are likelier, out of fold."""
     relabels: bool = False
@@ -165,12 +165,17 @@ def _is_dense(dataset: NoisyDataset) -> bool:
     return dataset.kind == "table" and not rows.is_sparse(dataset)
 
 
+def _has_columns(dataset: NoisyDataset) -> bool:
+    """A table, with texts or without."""
+    return dataset.kind == "table" and (rows.has_part("columns", dataset) or not rows.is_sparse(dataset))
+
+
 def _may_need_less_regularised(dataset: NoisyDataset) -> bool:
     return _is_dense(dataset) and len(dataset) <= _MOST_ROWS_OF_LESS_REGULARISED
 
 
 def _may_boost(dataset: NoisyDataset) -> bool:
-    if not _is_dense(dataset):
+    if not _has_columns(dataset):
         return False
     encoder = dataset.encoder
     num_columns = dataset.inputs.shape[1] if encoder is None else len(encoder.columns)
@@ -214,11 +219,11 @@ CLASSIFIERS = {
     for card in (
         Card(
             "linear",
-            "logistic regression on scaled columns, or on words and characters",
+            "logistic regression on scaled columns, on columns and words, or on words and characters",
             _linear_of_texts,
-            rows.whole,
+            rows.with_words,
             suits=_is_table,
-            in_auto=lambda dataset: _is_table(dataset) and not _is_text(dataset),
+            in_auto=lambda dataset: _has_columns(dataset) or (_is_table(dataset) and not _is_text(dataset)),
             seconds=_linear_seconds,
         ),
         _less_regularised(1, "a tenth", seconds_a_cell=1.5e-7),
@@ -228,17 +233,19 @@ CLASSIFIERS = {
             "gradient boosting, on categories as codes and gaps as they are",
             _trees,
             rows.columns,
-            suits=_is_dense,
+            suits=_has_columns,
             in_auto=_may_boost,
             seconds=_boosting_seconds,
+            part="columns",
         ),
         Card(
             "forest",
             "random forest, at least five rows a leaf",
             _forest,
-            rows.whole,
-            suits=_is_dense,
-            in_auto=_is_dense,
+            rows.of_table,
+            suits=_has_columns,
+            in_auto=_has_columns,
+            part="columns",
             # A split looks at as many columns as the root of their number.
             seconds=lambda num_rows, cells, classes: (
                 0.15 + 1.5e-4 * num_rows + 9e-6 * (num_rows * cells) ** 0.5 + 8e-8 * cells
@@ -248,9 +255,10 @@ CLASSIFIERS = {
             "extra-trees",
             "trees that split at random places, at least three rows a leaf",
             _extra_trees,
-            rows.whole,
-            suits=_is_dense,
-            in_auto=_is_dense,
+            rows.of_table,
+            suits=_has_columns,
+            in_auto=_has_columns,
+            part="columns",
             seconds=lambda num_rows, cells, classes: (
                 0.1 + 1e-4 * num_rows + 2e-6 * (num_rows * cells) ** 0.5 + 8e-8 * cells
             ),
@@ -270,9 +278,10 @@ CLASSIFIERS = {
             "LightGBM's gradient boosting, where installed",
             _lightgbm,
             rows.columns,
-            suits=_is_dense,
+            suits=_has_columns,
             in_auto=lambda dataset: False,
             seconds=_boosting_seconds,
+            part="columns",
             package="lightgbm",
         ),
         Card(
@@ -280,9 +289,10 @@ CLASSIFIERS = {
             "XGBoost's gradient boosting, where installed",
             _xgboost,
             rows.columns,
-            suits=_is_dense,
+            suits=_has_columns,
             in_auto=lambda dataset: False,
             seconds=_boosting_seconds,
+            part="columns",
             package="xgboost",
         ),
         Card(

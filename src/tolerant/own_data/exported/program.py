@@ -83,7 +83,7 @@ class Plane(nn.Module):
 def program_of(run: SavedRun) -> tuple[Program, Tensor]:
     """The program, and two rows of zeros as it takes them; a ValueError for runs that are no such program."""
     head, encoder = _head(run), run.encoder
-    if encoder.kind == "text":
+    if encoder.text is not None or encoder.kind == "text":
         raise ValueError(
             f"{run.folder} is a model of texts, whose words are no tensors. Use tolerant predict."
         )

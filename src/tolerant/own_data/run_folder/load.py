@@ -88,7 +88,7 @@ class SavedRun:
                 f"the rows of {self.folder} are not at {name}, as seen from it. Put them there, or beside it "
                 "under that name, or train again."
             )
-        rows = self.source.load(self.encoder.encoder, at_most=self.encoder.at_most)
+        rows = self.source.load(self.encoder, at_most=self.encoder.at_most)
         with _naming_damage(self.folder):
             if self.spec["label_digest"] != label_digest(rows.ids, rows.given_labels):
                 raise ValueError(

@@ -16,8 +16,8 @@ from tolerant.checks import check_words
 from tolerant.data import Source
 from tolerant.data.source import is_path
 
-_ROLES = frozenset({"label", "true_label", "id", "group", "file", "text", "split", "config"})
-_COLUMNS = frozenset({"ignore", "categorical"})
+_ROLES = frozenset({"label", "true_label", "id", "group", "file", "split", "config"})
+_COLUMNS = frozenset({"text", "ignore", "categorical"})
 _HOMES = ("/home", "/Users", "C:/Users")
 
 
@@ -71,7 +71,7 @@ def found_source(stored: Mapping[str, Any], folder: Path) -> Source:
         if role in _ROLES and value is not None:
             check_words([value], role)
         elif role in _COLUMNS:
-            check_words(value, role)
+            check_words([value] if isinstance(value, str) else value, role)  # older runs: one text
     if options.get("root") is not None:
         options["root"] = found_path(options["root"], folder)
     return Source(found_path(name, folder) if is_path(name) else name, options)

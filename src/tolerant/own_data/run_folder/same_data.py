@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.digest import row_digests
+from tolerant.data.digest import dataset_digests
 from tolerant.hints import warn_caller
 
 
@@ -16,7 +16,7 @@ def warn_of_edits(source: str, folder: Path, dataset: NoisyDataset, input_digest
 
     A warning only: whoever corrects a few cells may still want the list of the others.
     """
-    edited = np.flatnonzero(input_digests != row_digests(dataset.inputs))
+    edited = np.flatnonzero(input_digests != dataset_digests(dataset))
     if len(edited):
         warn_caller(
             f"{len(edited):,} of the {len(dataset):,} rows of {source} have been edited since "
