@@ -18,7 +18,6 @@ from dataclasses import replace
 import numpy as np
 import torch
 from common import TINY_FIT, TINY_ROWS, Row, add_seeds, append, make_parser, seeds_of
-from torch import nn
 
 from tolerant.data import CARDS, NoisyDataset, load
 from tolerant.experiment.row import hardware, versions
@@ -67,11 +66,14 @@ def measure(kind: str, seed: int, settings: str, job: Job, test: NoisyDataset) -
     result = run.result
     assert result is not None
     seconds = time.process_time() - start
+    model = result.model
 
-    def accuracy(model: nn.Module) -> float:
+    def accuracy() -> float:
         log_probs = predict_log_proba(model, test, result.preprocess)
         return round(float((log_probs.argmax(axis=1) == test.true_labels).mean()), 4)
 
+    test_accuracy = accuracy()
+    model.load_state_dict(run.weights.tensors())  # in fp32, where the model in training may compute in bf16
     return {
         "data": "cifar10",
         "rows": len(job.dataset),
@@ -81,8 +83,8 @@ def measure(kind: str, seed: int, settings: str, job: Job, test: NoisyDataset) -
         "test_rows": len(test),
         "model": "small-cnn",
         "settings": settings,
-        "test_accuracy": accuracy(result.model),
-        "last_test_accuracy": accuracy(run.stepper.model),
+        "test_accuracy": test_accuracy,
+        "last_test_accuracy": accuracy(),
         "epoch": result.epoch,
         "epochs": job.recipe.epochs,
         "kept": round(float(result.kept.mean()), 3),
