@@ -358,18 +358,36 @@ def test_a_long_training_says_which_models_are_done(blobs, monkeypatch):
     assert said() == [f"  {number} of {len(names)}: {name}" for number, name in enumerate(names, 1)]
 
 
-def test_folds_side_by_side_have_a_thread_each():
+def test_loops_of_classifiers_have_one_thread_in_folds_at_last_and_to_predict():
     """OpenMP counts threads for each thread; in a process of its own, since the tests have but one."""
-    code = (
-        "import sklearn.ensemble, threadpoolctl\n"
-        "from tolerant.own_data.classifiers.score import side_by_side\n"
-        "def threads(item):\n"
-        "    return [each['num_threads'] for each in threadpoolctl.threadpool_info()]\n"
-        "with side_by_side(2) as run:\n"
-        "    found = run(threads, range(2))\n"
-        "assert threads(0) and 3 in threads(0), threads(0)\n"
-        "assert {number for each in found for number in each} == {1}, found\n"
-    )
+    code = """
+import numpy as np, sklearn.ensemble
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_info
+from tolerant import NoisyLabelClassifier
+
+def threads():
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "openmp"}
+
+found = []
+
+class Probe(LogisticRegression):
+    def fit(self, *arguments, **options):
+        found.append(threads())
+        return super().fit(*arguments, **options)
+
+    def predict_proba(self, X):
+        found.append(threads())
+        return super().predict_proba(X)
+
+assert 3 in threads(), threads()
+X = np.random.default_rng(0).normal(size=(200, 3))
+model = NoisyLabelClassifier(model=Probe(), folds=3).fit(X, (X[:, 0] > 0).astype(int))
+assert len(found) >= 7, found
+model.predict(X)
+assert all(each == {1} for each in found), found
+assert 3 in threads(), threads()
+"""
     environment = {**os.environ, "OMP_NUM_THREADS": "3"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 

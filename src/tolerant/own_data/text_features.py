@@ -12,6 +12,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.text import TextEncoder
 from tolerant.data.features import Extractor, extract
 from tolerant.extras import extra
+from tolerant.threads import one_thread_in_libraries
 
 MOST_UNASKED = 20_000  # texts of which a processor computes features without being asked: some ten minutes
 LEAST_TO_CHOOSE = 300  # with fewer texts the better one is better by chance
@@ -70,7 +71,10 @@ def has_many_characters(dataset: NoisyDataset, say: Callable[[str], None]) -> bo
 
 def _probs(x: np.ndarray, labels: np.ndarray) -> np.ndarray:
     selection, linear = extra("sklearn.model_selection"), extra("sklearn.linear_model")
-    with warnings.catch_warnings(action="ignore"):  # of classes smaller than the folds, of few iterations
+    with (
+        one_thread_in_libraries(),
+        warnings.catch_warnings(action="ignore"),  # of classes smaller than the folds, of few iterations
+    ):
         folds = selection.StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
         model = linear.LogisticRegression(max_iter=200)
         return np.asarray(selection.cross_val_predict(model, x, labels, cv=folds, method="predict_proba"))

@@ -12,6 +12,7 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.classifiers.member import all_probs
 from tolerant.own_data.classifiers.rows import has_part
 from tolerant.own_data.classifiers.temper import temper
+from tolerant.threads import one_thread_in_libraries
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,7 @@ class Committee:
         if not asked:
             return np.full((len(dataset), len(self.prior)), 1 / len(self.prior), np.float32)
         total = np.zeros((len(dataset), len(self.prior)), np.float32)
-        for name in asked:
-            total += all_probs(self.fitted[name], self.rows[name](dataset), len(self.prior))
+        with one_thread_in_libraries():
+            for name in asked:
+                total += all_probs(self.fitted[name], self.rows[name](dataset), len(self.prior))
         return total / len(asked)

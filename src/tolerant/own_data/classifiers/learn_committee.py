@@ -16,6 +16,7 @@ from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.member import Member
 from tolerant.own_data.classifiers.rows import are_texts
 from tolerant.own_data.classifiers.score import Parts, Scored, fit_member, score_member
+from tolerant.own_data.classifiers.side_by_side import side_by_side
 from tolerant.own_data.classifiers.temper import choose_tau, temper
 from tolerant.own_data.learned import Learned, Tried
 from tolerant.own_data.out_of_fold import OutOfFold, fold_parts
@@ -154,10 +155,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         sample_weight=weight,
         trusted=task.reviewed,
     )
-    # The last first, which copy the rows of characters: forests, which follow, take as much memory again.
-    fitted = {member.name: fit(member) for member in reversed(chosen)}
     committee = Committee(
-        {member.name: fitted[member.name] for member in chosen},
+        {member.name: fitted for member, fitted in zip(chosen, side_by_side(fit, chosen), strict=True)},
         {member.name: member.rows for member in chosen},
         prior,
         tau,

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
-from tolerant.extras import extra
-from tolerant.own_data.classifiers.member import Member, all_probs, quietly
+from tolerant.own_data.classifiers.member import Member, all_probs
 from tolerant.own_data.classifiers.rows import take
+from tolerant.own_data.classifiers.side_by_side import side_by_side
 from tolerant.own_data.out_of_fold import OutOfFold
-from tolerant.threads import cores
 
 Parts = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -57,9 +55,8 @@ def score_member(
         return _naming(member, where, lambda: all_probs(model, take(X, held_out), dataset.num_classes))
 
     found = OutOfFold.none_of(dataset)
-    with side_by_side(len(parts)) as run:
-        for (_, held_out), probs in zip(parts, run(fold, range(len(parts))), strict=True):
-            found.probs[held_out], found.held_out[held_out] = probs, True
+    for (_, held_out), probs in zip(parts, side_by_side(fold, range(len(parts))), strict=True):
+        found.probs[held_out], found.held_out[held_out] = probs, True
     return Scored(member.name, found.unweighted(labels, sample_weight), time.perf_counter() - start)
 
 
@@ -74,10 +71,7 @@ def fit_member(
 ) -> Any:
     """The member fitted to the rows ``used``."""
     X = member.rows(dataset)
-    with quietly():
-        return _naming(
-            member, "all rows", lambda: _fit(member, dataset, X, used, sample_weight, trusted, seed)
-        )
+    return _naming(member, "all rows", lambda: _fit(member, dataset, X, used, sample_weight, trusted, seed))
 
 
 def _fit(
@@ -103,22 +97,3 @@ def _naming(member: Member, where: str, work: Callable[[], Any]) -> Any:
             f"the classifier {member.name!r} failed on {where}: {error}. If it cannot take missing values or "
             "words, put an imputer or encoder before it: sklearn.pipeline.make_pipeline(...)."
         ) from error
-
-
-@contextmanager
-def side_by_side(most: int) -> Iterator[Callable[[Callable[[int], Any], Sequence[int]], list[Any]]]:
-    """``run(function, items)`` in as many threads as there are cores, at the ``most`` so many.
-
-    Each has one thread of its own for its sums: with as many as cores, small models wait for each other.
-    OpenMP's number is one of each thread, so each sets it: gradient boosting of 12,000 rows took three times
-    as long, and four times where others used the cores, too.
-    """
-    joblib, limits = extra("joblib"), extra("threadpoolctl").ThreadpoolController()
-
-    def alone(function: Callable[[int], Any], item: int) -> Any:
-        with limits.limit(limits=1, user_api="openmp"):
-            return function(item)
-
-    parallel = joblib.Parallel(max(1, min(most, cores())), prefer="threads")
-    with limits.limit(limits=1), quietly():
-        yield lambda function, items: list(parallel(joblib.delayed(alone)(function, item) for item in items))
