@@ -37,7 +37,7 @@ from tolerant.cli import make_app
 from tolerant.data import TableEncoder
 from tolerant.data.dataset import LazySubset, NoisyDataset
 from tolerant.own_data import Settings, load_run
-from tolerant.own_data.classifiers import discriminant
+from tolerant.own_data.classifiers import cards, discriminant, trial
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.choose import choose, members_for
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
@@ -46,14 +46,14 @@ from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.reweigh import fit_lq
 from tolerant.own_data.classifiers.rows import columns, take
 from tolerant.own_data.classifiers.score import Scored, score_member
-from tolerant.own_data.classifiers.temper import agreement, choose_tau, temper
+from tolerant.own_data.classifiers.temper import agreement, choose_tau, error_of_difference, temper
 from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
 from tolerant.own_data.out_of_fold import OutOfFold
 
 LINEAR = ["linear", "linear-1", "linear-10"]
 TABLE = [*LINEAR, "trees", "forest", "extra-trees"]
-NOT_TRIED = ["discriminant", "lightgbm", "xgboost"]
+NOT_TRIED = ["larger-trees", "discriminant", "lightgbm", "xgboost"]
 
 
 def customers(rows: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -217,7 +217,8 @@ def test_a_training_that_was_cut_off_goes_on(trained, tmp_path, monkeypatch):
             scored.append((member.name, options.get("believed") is not None))
             return score_member(member, *arguments, **options)
 
-        monkeypatch.setattr("tolerant.own_data.classifiers.learn_committee.score_member", score)
+        for room in ("learn_committee", "trial"):
+            monkeypatch.setattr(f"tolerant.own_data.classifiers.{room}.score_member", score)
 
     command = ["train", folder / "rows.csv", "--out", tmp_path / "run", "--folds", 3]
     for most, why in ((2, "resumes from"), (3, "resumes from"), (99, None)):
@@ -264,6 +265,70 @@ def test_of_members_that_stand_in_for_each_other_one_is_taken():
     )
     assert best.names == ("linear-10", "forest")
     assert list(alone) == names
+
+
+def test_fewer_members_are_taken_only_where_they_agree_clearly_better():
+    """Three of five rows may be chance among 20, and are not among 200."""
+    given = np.arange(1000) % 2
+    for differ, names in ((20, ("better", "surer")), (200, ("better",))):
+        better, surer = given.copy(), given.copy()
+        surer[: differ * 3 // 5] = 1 - surer[: differ * 3 // 5]
+        better[differ * 3 // 5 : differ] = 1 - better[differ * 3 // 5 : differ]
+        probs = {"better": np.eye(2)[better] * 0.8 + 0.1, "surer": np.eye(2)[surer]}
+        assert choose(given, probs, np.full(2, 0.5), "auto")[0].names == names
+
+
+def test_a_difference_between_agreements_errs_as_much_as_is_said():
+    rng = np.random.default_rng(0)
+    given, differ = np.repeat([0, 1], [900, 100]), rng.random(1000) < 0.2
+    gains = []
+    for _ in range(2000):  # where they differ, one of the two is right by chance
+        one = np.where(differ & (rng.random(1000) < 0.5), 1 - given, given)
+        other = np.where(differ & (one == given), 1 - given, given)
+        gains.append(agreement(given, one, 2) - agreement(given, other, 2))
+    assert np.std(gains) == pytest.approx(error_of_difference(given, differ, 2), rel=0.05)
+
+
+def test_of_many_rows_some_choose_which_models_are_fitted_to_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "_ENOUGH_TO_CHOOSE", 200)
+    monkeypatch.setattr(trial, "_MANY", 400)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4)).astype(np.float32)
+    true = (X[:, 0] * X[:, 1] > 0).astype(int)  # which no plane tells
+    given = np.where(rng.random(600) < 0.1, 1 - true, true)
+    said: list[str] = []
+    learned = learn(
+        NoisyDataset(X, given, None, ("a", "b")),
+        Settings(),
+        folds=3,
+        progress="quiet",
+        checkpoints=tmp_path,
+        say=said.append,
+    )
+    assert said[0] == "First on 200 of the 600 rows, to see which models suit them:"
+    assert said[1].startswith(f"Models: {', '.join(TABLE)}, in 3 folds")
+    rest = said[2].removeprefix("Models: ").split(", in 3 folds")[0].split(", ")
+    assert rest
+    assert not {*rest} & {*LINEAR}
+    names = [tried.name for tried in learned.tried]
+    assert names[: len(TABLE)] == [f"{name}, 200 rows" for name in TABLE]
+    assert [name for name in names if name in TABLE] == rest
+    assert {*learned.fitted.fitted} <= {*rest}
+    assert len(learned.probs) == 600
+    assert (learned.predict(NoisyDataset(X, given, None, ("a", "b"))).argmax(1) == true).mean() > 0.8
+    assert {path.stem for path in (tmp_path / "some").iterdir()} == {*TABLE}
+
+
+@pytest.mark.parametrize("of_two", [0, 1])
+def test_larger_trees_stand_in_for_smaller_ones_where_rows_are_many(blobs, monkeypatch, of_two):
+    X, given, _ = blobs
+    rows = NoisyDataset(np.float32([*X] * 2), [*given] * 2, None, tuple("abc"))
+    monkeypatch.setattr(cards, "_LEAST_ROWS_OF_LARGER_TREES", len(rows) + of_two)
+    names = [member.name for member in members_for(rows, Settings())]
+    assert ("larger-trees" in names) is (not of_two)
+    small, large = (CLASSIFIERS[name].make(rows, 0).fit(X, given) for name in ("trees", "larger-trees"))
+    assert large.learning_rate > small.learning_rate
+    assert large.max_leaf_nodes > small.max_leaf_nodes
 
 
 def test_several_on_a_table_leave_rows_out_only_where_they_agree_clearly_better_without(blobs, monkeypatch):
@@ -353,7 +418,7 @@ def test_a_long_training_says_which_models_are_done(blobs, monkeypatch):
         return [line.split(",")[0] for line in lines if " of " in line]
 
     assert said() == []
-    monkeypatch.setattr("tolerant.own_data.classifiers.learn_committee._WORTH_SAYING_S", 0)
+    monkeypatch.setattr("tolerant.own_data.classifiers.trial._WORTH_SAYING_S", 0)
     names = [member.name for member in members_for(rows, Settings())]
     assert said() == [f"  {number} of {len(names)}: {name}" for number, name in enumerate(names, 1)]
 

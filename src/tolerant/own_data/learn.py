@@ -15,7 +15,8 @@ from tolerant.own_data.candidate import NetworkCandidate, are_small
 from tolerant.own_data.choose_features import Say
 from tolerant.own_data.classifiers.choose import members_for
 from tolerant.own_data.classifiers.kept_scores import KeptScores
-from tolerant.own_data.classifiers.learn_committee import learn_committee, try_members
+from tolerant.own_data.classifiers.learn_committee import learn_committee
+from tolerant.own_data.classifiers.trial import try_members
 from tolerant.own_data.learn_network import learn_network
 from tolerant.own_data.learned import Learned, with_evidence
 from tolerant.own_data.settings import TRUNCATED, Settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,23 @@ class Task:
     sample_weight: np.ndarray | None = None
     reviewed: np.ndarray | None = None
     original_labels: np.ndarray | None = None
+
+    def of(self, rows: np.ndarray) -> Task:
+        """The same for some of the rows, bool [N]."""
+        each = (self.sample_weight, self.reviewed, self.original_labels)
+        weight, reviewed, original = (None if one is None else one[rows] for one in each)
+        return replace(
+            self,
+            dataset=self.dataset.subset(rows),
+            sample_weight=weight,
+            reviewed=reviewed,
+            original_labels=original,
+        )
+
+    def prior(self, index: np.ndarray | None = None) -> np.ndarray:
+        """float64 [C]: the share of each label, among these rows or all."""
+        given = self.dataset.given_labels if index is None else self.dataset.given_labels[index]
+        return np.bincount(given, minlength=self.dataset.num_classes) / len(given)
 
     @property
     def first_labels(self) -> np.ndarray:

@@ -26,6 +26,11 @@ class KeptScores:
     folder: str | os.PathLike[str] | None
     num_rows: int
 
+    def of_some(self, num_rows: int) -> KeptScores:
+        """For scores of so many of the rows."""
+        folder = None if self.folder is None else Path(self.folder) / "some"
+        return KeptScores(folder, num_rows)
+
     def get(self, name: str, score: Callable[[], Scored]) -> Scored:
         """What was kept under ``name``, else what ``score`` gives, which is kept."""
         if self.folder is None:

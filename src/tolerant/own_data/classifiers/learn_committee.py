@@ -1,25 +1,23 @@
-"""Classifiers tried on the same folds; the best of them, alone or together, fitted to believed labels."""
+"""The classifiers that were chosen, fitted to the labels that they believe, or to all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from tolerant.own_data.believed import believed_by_folds
-from tolerant.own_data.choose_features import Say
-from tolerant.own_data.classifiers.choose import Choice, choose, expected_seconds
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.member import Member
 from tolerant.own_data.classifiers.rows import are_texts
-from tolerant.own_data.classifiers.score import Parts, Scored, fit_member, score_member
+from tolerant.own_data.classifiers.score import fit_member, score_member
 from tolerant.own_data.classifiers.side_by_side import side_by_side
 from tolerant.own_data.classifiers.temper import choose_tau, temper
-from tolerant.own_data.learned import Learned, Tried
-from tolerant.own_data.out_of_fold import OutOfFold, fold_parts
+from tolerant.own_data.classifiers.trial import Trial
+from tolerant.own_data.learned import Learned
+from tolerant.own_data.out_of_fold import OutOfFold
 from tolerant.own_data.task import Task
 from tolerant.own_data.warn_of_classes import warn_of_lost_classes
 from tolerant.suspects.anchors import fit_anchors
@@ -40,57 +38,6 @@ _GAIN_BY_LEAVING_OUT = 0.01
 # tables that no benchmark reports (160 of at most 700 rows, a fifth of the labels wrong in three ways, one
 # draw each), 0.6 where labels were lost one way; on those 70 of them by which nothing was chosen 0.2 (0.1).
 _MOST_WRONG, _LEAST_TO_TELL = 0.3, 20
-_WORTH_SAYING_S = 30  # from here on each model is said to be done
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """What the members have said out of fold, and which of them are best."""
-
-    parts: Parts
-    scored: Mapping[str, Scored]
-    choice: Choice
-    tried: tuple[Tried, ...]
-
-
-def try_members(members: Sequence[Member], task: Task, say: Say, kept: KeptScores) -> Trial:
-    """Fit each to the folds, and choose."""
-    dataset, settings = task.dataset, task.settings
-    parts = fold_parts(dataset, task.folds, settings.seed, task.sample_weight) if task.folds >= 2 else []
-    seconds = expected_seconds(members, dataset, len(parts))
-    names = ", ".join(member.name for member in members)
-    most = max(1, round(2 * sum(seconds.values())))  # a second time without what they doubt, if they do
-    known = f"; at most about {most} s" if len(seconds) == len(members) else ""
-    say(f"Models: {names}, {f'in {len(parts)} folds' if parts else 'without folds'}{known}.")
-    scored = {}
-    for number, member in enumerate(members, 1):
-        score = partial(
-            score_member,
-            member,
-            dataset,
-            parts,
-            seed=settings.seed,
-            sample_weight=task.sample_weight,
-            trusted=task.reviewed,
-        )
-        scored[member.name] = kept.get(member.name, score)
-        if most >= _WORTH_SAYING_S:
-            say(f"  {number} of {len(members)}: {member.name}, {scored[member.name].time_s:.0f} s")
-    held_out = next(iter(scored.values())).out_of_fold.held_out
-    if not held_out.any():  # nothing to choose by
-        tau = 1.0 if settings.class_weight == "balanced" else 0.0
-        return Trial(parts, scored, Choice(tuple(scored), tau, float("nan")), ())
-    best, alone = choose(
-        dataset.given_labels[held_out],
-        {name: found.out_of_fold.probs[held_out] for name, found in scored.items()},
-        _prior(task, np.arange(len(dataset))),
-        settings.class_weight,
-        are_texts=are_texts(dataset),
-    )
-    tried = [Tried(name, choice.score, scored[name].time_s) for name, choice in alone.items()]
-    if len(best.names) > 1:
-        tried.append(Tried(" + ".join(best.names), best.score, 0.0))
-    return Trial(parts, scored, best, tuple(tried) if len(members) > 1 else ())
 
 
 def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: KeptScores) -> Learned:
@@ -133,7 +80,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
             ]
         )
         doubts = _mean([plain, again])
-        prior = _prior(task, task.used(believed))
+        prior = task.prior(task.used(believed))
         _, score = choose_tau(given[held_out], again.probs[held_out], prior, settings.class_weight)
         must_gain = len(members) > 1 and not are_texts(dataset)
         if must_gain and score <= trial.choice.score + _GAIN_BY_LEAVING_OUT:
@@ -141,7 +88,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         else:
             as_fitted = again
     used = task.used(kept_rows)
-    prior, tau = _prior(task, used), trial.choice.tau
+    prior, tau = task.prior(used), trial.choice.tau
     if held_out.any() and not relabels:
         tau = _tau_of_true(task, plain, as_fitted, prior)
         if settings.class_weight == "balanced":
@@ -161,7 +108,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         prior,
         tau,
     )
-    prior = _prior(task, np.arange(len(dataset)))
+    prior = task.prior()
     probs = temper(doubts.probs, prior, trial.choice.tau)
     if not held_out.all():
         own = committee.probs(dataset)
@@ -225,9 +172,3 @@ def _share_said(probs: np.ndarray) -> np.ndarray:
     """
     share = probs.mean(axis=0, dtype=np.float64)
     return np.asarray(share / share.sum())
-
-
-def _prior(task: Task, index: np.ndarray) -> np.ndarray:
-    """float64 [C]: the share of each label among these rows."""
-    counts = np.bincount(task.dataset.given_labels[index], minlength=task.dataset.num_classes)
-    return counts / counts.sum()

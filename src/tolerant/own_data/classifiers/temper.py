@@ -30,7 +30,7 @@ def agreement(given_labels: np.ndarray, choice: np.ndarray, num_classes: int) ->
     hardly any labels the recall hardly counts.
 
     >>> labels = np.repeat([0, 1], [30, 10])
-    >>> agreement(labels, np.zeros(40, int), 2)
+    >>> round(agreement(labels, np.zeros(40, int), 2), 3)
     0.625
     """
     right = np.bincount(given_labels[given_labels == choice], minlength=num_classes)
@@ -57,9 +57,26 @@ def agreement_with_true(given_labels: np.ndarray, choice: np.ndarray, to_true: n
 
 
 def _both_alike(right: np.ndarray, counts: np.ndarray) -> float:
-    weight, there = np.minimum(counts / _LEAST_TO_COUNT, 1), counts > 0
-    recall = float((weight[there] * right[there] / counts[there]).sum() / weight.sum())
-    return (float(right.sum() / counts.sum()) + recall) / 2
+    return float((right * _weight_of_a_row(counts)).sum())
+
+
+def _weight_of_a_row(counts: np.ndarray) -> np.ndarray:
+    """float64 [C]: what a row of each class, if it is right, adds to the mean of the two accuracies."""
+    weight = np.minimum(counts / _LEAST_TO_COUNT, 1)
+    of_recall = np.divide(weight, counts * weight.sum(), out=np.zeros(len(counts)), where=counts > 0)
+    return np.asarray(1 / counts.sum() + of_recall) / 2
+
+
+def error_of_difference(given_labels: np.ndarray, differ: np.ndarray, num_classes: int) -> float:
+    """The standard error of the difference between two agreements, of which one is right and one wrong where
+    they ``differ``, bool [N].
+
+    >>> labels = np.repeat([0, 1], 200)
+    >>> error_of_difference(labels, np.arange(400) % 4 == 0, 2)
+    0.025
+    """
+    weight = _weight_of_a_row(np.bincount(given_labels, minlength=num_classes))
+    return float(np.sqrt((weight[given_labels[differ]] ** 2).sum()))
 
 
 def choose_tau(
