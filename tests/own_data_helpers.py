@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +67,10 @@ def write_pictures(folder: Path, size: int = 16) -> None:
         file = folder / data.class_names[data.given_labels[row]] / f"{row:03d}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(data.inputs[row]).save(file)
+
+
+def page_data(path: Path) -> dict[str, Any]:
+    """What the review page of that path holds."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.S)
+    assert found is not None
+    return dict(json.loads(found[1]))

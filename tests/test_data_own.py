@@ -23,6 +23,7 @@ from PIL import Image
 
 from tolerant.data import InputEncoder, Source, TableEncoder, TextEncoder, load
 from tolerant.data.encoders.cells import as_dates
+from tolerant.data.encoders.columns import Column
 from tolerant.data.readers import npz as npz_module
 from tolerant.data.readers import pictures as pictures_module
 from tolerant.data.readers.pictures import ImageFiles
@@ -1019,24 +1020,35 @@ def test_a_column_of_names_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:2 of 2 columns have missing values")
-def test_more_categories_than_are_told_apart_are_named() -> None:
-    """Of 100 towns the 61 most frequent ones, then the first three by the alphabet."""
+def test_more_words_than_have_a_feature_each_have_a_place() -> None:
+    """Of 100 towns the 61 most frequent ones have a feature, and the first three others by the alphabet."""
     towns = [f"t{row:03}" for row in range(99) for _ in range(3 if row < 60 else 2)] + ["zz"] * 4 + [""]
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"town": rng.permutation(towns), "street": rng.permutation(towns)})
-    with pytest.warns(UserWarning, match="64 most frequent") as caught:
-        encoder = TableEncoder.fit(frame)
-    said = str(caught[-1].message)
-    assert "all others count as one: 'town' (100, the rarer ones in 72 of 263 rows), 'street' (100," in said
-    assert said.endswith("or leave the column out: ignore=['town'] (--ignore 'town')")
-    kept = encoder.columns[0].categories
-    assert kept == ("zz", *(f"t{row:03}" for row in range(63)))
+    encoder = TableEncoder.fit(frame)
+    words = encoder.columns[0].categories
+    assert words == ("zz", *(f"t{row:03}" for row in range(99)))
     again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
     rows = pandas.DataFrame({"town": ["t005", "t080", "never seen", ""], "street": ["zz"] * 4})
     features = again.transform(rows)
+    assert features.shape[1] == len(encoder.feature_names) == 2 * (64 + 1 + 1)
     assert np.array_equal(features, encoder.transform(rows))
-    assert features[:, : len(kept)].sum(axis=1).tolist() == [1, 0, 0, 0]
-    assert features[:, len(kept)].tolist() == [0, 0, 0, 1], "a missing one is known as missing"
+    assert features[:, :64].sum(axis=1).tolist() == [1, 0, 0, 0]
+    assert encoder.columns[0].places(features[:, 64]).tolist() == [6, 81, 101, 100]
+    assert features[:, 65].tolist() == [0, 0, 0, 1], "a missing one is known as missing"
+    fitted = encoder.transform(frame)[frame.town != "", 64]
+    assert abs(fitted.mean()) < 1e-6, "standardised, like numbers"
+    assert abs(fitted.std() - 1) < 1e-6
+    said = [news for news in again.news(rows) if "'town'" in news]
+    assert len(said) == 1
+    assert "(first: 'never seen')" in said[0]
+
+
+def test_places_are_whole_up_to_a_million_words() -> None:
+    words = tuple(map(str, range(1_000_000)))
+    column = Column("town", "category", False, 5e5, 3e5, words)
+    feature = np.asarray(column.encode(np.array(words, object), np.zeros(len(words), bool))[-1], np.float32)
+    assert np.array_equal(column.places(feature), np.arange(len(words)))
 
 
 def test_sixty_four_categories_are_all_told_apart() -> None:

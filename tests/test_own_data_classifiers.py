@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from own_data_helpers import read, tolerant
+from own_data_helpers import page_data, read, tolerant
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_blobs, make_classification
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -492,13 +491,6 @@ def test_texts_are_words_and_characters(tmp_path):
     listed = [int(row["index"]) for row in read(tmp_path / "run" / "suspects.csv")]
     assert wrong[listed[: wrong.sum()]].mean() > 0.9
     assert found == ["fruit", "car"]
-
-
-def page_data(path: Path) -> dict[str, Any]:
-    (data,) = re.findall(
-        r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL
-    )
-    return dict(json.loads(data))
 
 
 def test_the_page_names_the_words_that_speak_for_a_suggestion(tmp_path):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from own_data_helpers import read, tolerant
+from own_data_helpers import page_data, read, tolerant
 
 from tolerant.data import InputEncoder, NoisyDataset, Source, load
 from tolerant.data.digest import dataset_digests
@@ -62,13 +60,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFram
     return folder, tickets, said
 
 
-def page_data(folder: Path) -> dict[str, Any]:
-    page = (folder / "run" / "report.html").read_text()
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    assert found is not None
-    return dict(json.loads(found[1]))
-
-
 def new_rows(folder: Path, **changed: object) -> Path:
     path = folder / "new.csv"
     made_up_tickets(120, seed=1).drop(columns=["label", "true"]).assign(**changed).to_csv(path, index=False)
@@ -92,7 +83,7 @@ def test_words_and_columns_are_read_together(trained, tmp_path):
 
 def test_the_page_shows_the_text_and_names_words_and_columns(trained):
     folder, _, _ = trained
-    data = page_data(folder)
+    data = page_data(folder / "run" / "report.html")
     assert data["features"] == ["body", "plan", "minutes"], "the text first, and none is (not used)"
     assert all(len(values[0].split()) == 8 for values in data["values"])
     named = [reason for found in data["reasons"] for reason in found]
@@ -102,10 +93,10 @@ def test_the_page_shows_the_text_and_names_words_and_columns(trained):
 
 def test_a_run_is_listed_again_and_goes_to_a_tool_with_its_texts(trained, tmp_path):
     folder, _, _ = trained
-    before, page = (folder / "run" / "suspects.csv").read_bytes(), page_data(folder)
+    before, page = (folder / "run" / "suspects.csv").read_bytes(), page_data(folder / "run" / "report.html")
     tolerant("audit", folder / "run", "--all-rows")
     assert (folder / "run" / "suspects.csv").read_bytes() == before
-    assert page_data(folder)["reasons"] == page["reasons"]
+    assert page_data(folder / "run" / "report.html")["reasons"] == page["reasons"]
     assert len(read(folder / "run" / "rows.csv")) == 300
     tolerant("export", folder / "run", "--to", "label-studio", "--out", tmp_path / "out")
     tasks = json.loads((tmp_path / "out" / "tasks.json").read_text())
@@ -152,7 +143,7 @@ def test_an_edited_text_is_told_of_and_makes_another_training(trained, tmp_path)
 
 def test_corrections_are_applied_and_refused_for_another_text(trained, tmp_path):
     folder, tickets, _ = trained
-    data = page_data(folder)
+    data = page_data(folder / "run" / "report.html")
     first, digest = data["ids"][0], data["digests"][0]
     decided = pd.DataFrame(
         {

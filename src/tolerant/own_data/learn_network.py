@@ -8,6 +8,9 @@ from dataclasses import replace
 import numpy as np
 from torch import nn
 
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoders.findings import MAX_CATEGORIES
+from tolerant.hints import warn_caller
 from tolerant.own_data.believed import believed_by_folds
 from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.choose_features import Say
@@ -31,6 +34,7 @@ def learn_network(
 ) -> Learned:
     """As `learn` says."""
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
+    _warn_of_many_words(dataset)
     if settings.class_weight == "balanced":
         weight = balanced_weight(given, dataset.num_classes, task.sample_weight)
         task = replace(task, sample_weight=weight)
@@ -69,6 +73,17 @@ def learn_network(
         num_trained=len(used),
         trained_as=trained_as,
     )
+
+
+def _warn_of_many_words(dataset: NoisyDataset) -> None:
+    columns = () if dataset.encoder is None else dataset.encoder.columns
+    named = [f"{column.name!r} ({len(column.categories):,})" for column in columns if column.has_place]
+    if named:
+        warn_caller(
+            f"a network tells the {MAX_CATEGORIES} most frequent words of a column apart, all others count "
+            f"as one: {', '.join(named[:5])}{', ...' if len(named) > 5 else ''}. Classifiers tell all "
+            "apart: model='trees' (--model trees)"
+        )
 
 
 def _believed_and_k(candidate: NetworkCandidate, task: Task, scored: OutOfFold) -> tuple[np.ndarray, float]:

@@ -130,7 +130,8 @@ def _blocks(dataset: NoisyDataset) -> dict[str, _Block]:
 
 
 def _usual_rows(dataset: NoisyDataset, blocks: Mapping[str, _Block]) -> np.ndarray:
-    """float [C, D]: of each given label the median of a number, and the most frequent word of a category."""
+    """float [C, D]: of each given label the median of a number, and of a category the features of its most
+    frequent word."""
     usual = np.zeros((dataset.num_classes, dataset.inputs.shape[1]), np.float32)
     for label in range(dataset.num_classes):
         own = np.flatnonzero(dataset.given_labels == label)
@@ -140,8 +141,8 @@ def _usual_rows(dataset: NoisyDataset, blocks: Mapping[str, _Block]) -> np.ndarr
         usual[label] = np.median(rows, axis=0)
         for block in blocks.values():
             if block.is_category:
-                shares = rows[:, block.features].mean(axis=0)
-                usual[label, block.features] = np.arange(len(shares)) == shares.argmax()
+                words, counts = np.unique(rows[:, block.features], axis=0, return_counts=True)
+                usual[label, block.features] = words[counts.argmax()]
     return usual
 
 

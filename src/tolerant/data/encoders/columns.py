@@ -13,6 +13,7 @@ from tolerant.checks import check_numbers, check_words
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, is_day_first, not_numbers
 from tolerant.data.encoders.findings import MAX_CATEGORIES, Findings, counts_rows
 from tolerant.data.standardise import moments, standardise
+from tolerant.extras import extra
 from tolerant.progress import progress_bar
 
 ColumnKind = Literal["number", "date", "category"]
@@ -28,11 +29,18 @@ class Column:
     mean: float = 0.0
     std: float = 1.0
     categories: tuple[str, ...] = ()
+    """The words of the fitted rows, the most frequent first."""
     day_first: bool | None = None  # of dates such as 12/11/2024
 
     @property
+    def has_place(self) -> bool:
+        """Whether a feature says which of very many words a cell holds."""
+        return len(self.categories) > MAX_CATEGORIES
+
+    @property
     def feature_names(self) -> list[str]:
-        named = [f"{self.name} = {word}" for word in self.categories] or [self.name]
+        named = [f"{self.name} = {word}" for word in self.categories[:MAX_CATEGORIES]] or [self.name]
+        named += [f"{self.name}, place among {len(self.categories):,} words"] if self.has_place else []
         return [*named, f"{self.name} is missing"] if self.missing else named
 
     def features(self, series: Any) -> list[np.ndarray]:
@@ -55,8 +63,17 @@ class Column:
         if self.kind != "category":
             named = [standardise(np.where(empty, self.mean, cells), self.mean, self.std)]
         else:
-            named = [(cells == word) & ~empty for word in self.categories]
+            words = extra("pandas").Index(self.categories, dtype=object)
+            place = np.where(empty, len(words), words.get_indexer(cells))
+            place[place < 0] = len(words) + 1
+            named = [place == each for each in range(len(self.categories[:MAX_CATEGORIES]))]
+            named += [standardise(place, self.mean, self.std)] if self.has_place else []
         return [*named, empty] if self.missing else named
+
+    def places(self, feature: np.ndarray) -> np.ndarray:
+        """Of many words which each cell holds, as the feature says: 0 is the most frequent one; behind all
+        words are a missing one and then those that were not fitted."""
+        return np.asarray(np.rint(feature * self.std + self.mean), np.int64)
 
 
 @dataclass(frozen=True)
@@ -66,8 +83,10 @@ class TableEncoder:
     - number, or date as a number of days: (value - mean) / std of the fitted rows. A missing one
       becomes the mean (0), with a second feature that says so if any was missing in the fitted rows.
     - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows (of equally
-      frequent ones the first in the alphabet); a warning names the columns that have more. Rarer and
-      unseen words give zeros; a missing one has a feature if any was missing in the fitted rows.
+      frequent ones the first in the alphabet). If there are more, another feature is the place of the word
+      among all of them, by how frequent they are, standardised; classifiers are told by it how often the
+      rows of each word have each label. Unseen words give zeros, and the last place; a missing one has a
+      feature if any was missing in the fitted rows.
 
     >>> import pandas
     >>> rows = pandas.DataFrame({"age": [20, 40, None], "town": ["Bonn", "Ulm", "Ulm"]})
@@ -138,7 +157,7 @@ class TableEncoder:
     def news(self, frame: Any) -> list[str]:
         """What the rows of `frame` have that no fitted one had, a sentence each; strange columns first.
 
-        Of columns with so many words that the rarer ones count as one, nobody knows which were there.
+        Of columns with a new word in nearly every row nobody knows which were there.
 
         >>> import pandas
         >>> encoder = TableEncoder.fit(pandas.DataFrame({"sex": ["female", "male"], "age": [20, 30]}))
@@ -157,7 +176,7 @@ class TableEncoder:
                         f"no word in the column {column.name!r} is known from training, so it tells the "
                         "model nothing. Are its words spelt as in the training rows?"
                     )
-                elif new and len(known) < MAX_CATEGORIES:
+                elif new and len(known) != MAX_CATEGORIES:
                     new_words.append(
                         f"{len(new):,} {share} a word in the column {column.name!r} that training never saw "
                         f"(first: {new[0][:40]!r}); it counts as none of the known ones, and the other "
@@ -232,21 +251,18 @@ def _fit_column(
         return Column(name, kind, missing, *_moments(cells[~empty], name), day_first=day_first)
     counts = Counter(cells[~empty])
     by_number = sorted(counts, key=lambda word: (-counts[word], word))
-    frequent, rare = by_number[:MAX_CATEGORIES], by_number[MAX_CATEGORIES:]
+    are_names = len(counts) > max(MAX_CATEGORIES, len(cells) / 2)
     others = [] if are_codes else not_numbers(by_number, series)
     filled, odd = int((~empty).sum()), sum(counts[word] for word in others)
     if 0 < odd < filled / 2:
         findings.mixed[name] = (
             f"numbers in {filled - odd:,} of {filled:,} rows (others hold {others[0][:40]!r} ...)"
         )
-    elif rare and len(counts) > len(cells) / 2:
+    elif are_names:
         findings.row_names.append(f"{name!r} ({len(counts):,} words: {cells[~empty][0][:40]!r} ...)")
-    elif rare:
-        rows = sum(counts[word] for word in rare)
-        findings.many_categories[name] = (
-            f"{name!r} ({len(counts):,}, the rarer ones in {rows:,} of {len(cells):,} rows)"
-        )
-    return Column(name, "category", missing, categories=tuple(frequent))
+    words = tuple(by_number[:MAX_CATEGORIES] if are_names else by_number)
+    places = np.repeat(np.arange(len(words)), [counts[word] for word in words])
+    return Column(name, "category", missing, *_moments(places, name), categories=words)
 
 
 def _moments(numbers: np.ndarray, name: str) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tolerant.hints import warn_caller
 
-MAX_CATEGORIES = 64  # of a column that are told apart
+MAX_CATEGORIES = 64  # of a column that have a feature each
 _AS_READ = "amounts as plain numbers and dates as 2024-12-31"
 
 
@@ -30,8 +30,6 @@ class Findings:
     """Each with its number of missing cells."""
     row_names: list[str] = field(default_factory=list)
     """Columns with a different word in nearly every row, each with an example."""
-    many_categories: dict[str, str] = field(default_factory=dict)
-    """By name: how many categories there are, and how many rows have the rarer ones."""
     mixed: dict[str, str] = field(default_factory=dict)
     """Columns of words of which most are numbers. By name: in how many rows, and what the others hold."""
     counters: list[str] = field(default_factory=list)
@@ -53,15 +51,6 @@ class Findings:
                 f"{MAX_CATEGORIES} of them become features. Pass row names as id=... (--id), free text as "
                 f"text=... (--text); write {_AS_READ}; leave other such columns out with ignore=... "
                 "(--ignore)"
-            )
-        if self.many_categories:
-            name = next(iter(self.many_categories))
-            shown = ", ".join([*self.many_categories.values()][:5])
-            more = ", ..." if len(self.many_categories) > 5 else ""
-            warn_caller(
-                f"only the {MAX_CATEGORIES} most frequent categories of a column are told apart; all others "
-                f"count as one: {shown}{more}. Merge similar ones first (write {_AS_READ}), or leave the "
-                f"column out: ignore=[{name!r}] (--ignore {name!r})"
             )
         for name, shares in self.mixed.items():
             warn_caller(

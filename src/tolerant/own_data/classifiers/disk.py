@@ -40,6 +40,7 @@ _KNOWN = (  # what the named classifiers are made of
     "sklearn.preprocessing._label.LabelEncoder",
     "sklearn.tree._classes.DecisionTreeClassifier",
     "sklearn.tree._classes.ExtraTreeClassifier",
+    "tolerant.own_data.classifiers.by_word.ByWord",
     "tolerant.own_data.classifiers.discriminant.RoundDiscriminant",
     "xgboost.core.Booster",
     "xgboost.sklearn.XGBClassifier",

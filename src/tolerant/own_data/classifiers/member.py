@@ -12,9 +12,10 @@ import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.extras import extra
+from tolerant.own_data.classifiers.by_word import ByWord
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.reweigh import fit_lq
-from tolerant.own_data.classifiers.rows import whole
+from tolerant.own_data.classifiers.rows import of_many_words, whole
 
 OWN = "own"  # what a user's own classifier is called
 
@@ -54,7 +55,12 @@ class Member:
 
 def named_member(name: str, q: float | None = None) -> Member:
     card = CLASSIFIERS[name]
-    return Member(name, card.make, card.rows, q, card.relabels)
+
+    def make(dataset: NoisyDataset, seed: int) -> Any:
+        model, places = card.make(dataset, seed), of_many_words(dataset, card.rows)
+        return ByWord(model, places) if places else model
+
+    return Member(name, make, card.rows, q, card.relabels)
 
 
 def own_member(model: Any, q: float | None = None) -> Member:

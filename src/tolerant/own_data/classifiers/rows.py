@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tolerant.data.dataset import LazySubset, NoisyDataset
 from tolerant.data.digest import row_digests
+from tolerant.data.encoders.columns import Column
 from tolerant.data.encoders.sparse import SparseRows
 from tolerant.data.features import FeatureRows
 from tolerant.extras import extra
@@ -117,15 +119,36 @@ def columns(dataset: NoisyDataset) -> np.ndarray:
         return np.asarray(table)
     found, place = np.empty((len(table), len(encoder.columns)), np.float32), 0
     for number, column in enumerate(encoder.columns):
-        width = len(column.categories) or 1
-        block = table[:, place : place + width]
-        values = np.where(block.any(1), block.argmax(1), width) if column.categories else block[:, 0]
-        place += width
-        if column.missing:
-            values = np.where(table[:, place] > 0, np.nan, values)
-            place += 1
-        found[:, number] = values
+        block = table[:, place : place + len(column.feature_names)]
+        place += block.shape[1]
+        found[:, number] = _values(column, block)
     return found
+
+
+def _values(column: Column, block: np.ndarray) -> np.ndarray:
+    """Of one column: what `columns` makes of its features."""
+    values = block[:, 0]
+    if column.categories:
+        known = block[:, : block.shape[1] - column.missing]
+        if column.has_place:
+            values = column.places(known[:, -1])
+        else:
+            values = np.where(known.any(1), known.argmax(1), len(column.categories))
+    return np.where(block[:, -1] > 0, np.nan, values) if column.missing else values
+
+
+def of_many_words(dataset: NoisyDataset, given: Callable[[NoisyDataset], Any]) -> list[int]:
+    """Which columns of ``given(dataset)`` say which of very many words a cell holds (`Column.has_place`)."""
+    if dataset.encoder is None:
+        return []
+    own = dataset.encoder.columns
+    if given is columns:
+        return [number for number, column in enumerate(own) if column.has_place]
+    if given is of_table or (given in (whole, with_words) and not is_sparse(dataset)):
+        ends = np.cumsum([len(column.feature_names) for column in own])
+        last = zip(own, ends, strict=True)
+        return [int(end) - 1 - column.missing for column, end in last if column.has_place]
+    return []  # the other rows are words of texts, or columns brought to their length
 
 
 def take(rows: Any, index: np.ndarray) -> Any:
