@@ -16,6 +16,7 @@ FILES = {
     "small-tables": "models_small.jsonl",
     "tables-apart": "models_keel.jsonl",
     "tables-once-apart": "models_held_out.jsonl",
+    "words-apart": "models_words_apart.jsonl",
     "mixed": "models_mixed.jsonl",
     "mixed-apart": "models_mixed_apart.jsonl",
     "texts": "models.jsonl",
