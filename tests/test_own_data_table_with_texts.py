@@ -179,11 +179,7 @@ def test_what_new_rows_may_lack(trained, tmp_path):
     with pytest.raises(
         ValueError, match=r"new.csv has no column 'body'.*Say which with text=\.\.\. \(--text\)"
     ):
-        tolerant(
-            "predict",
-            run,
-            new_rows(tmp_path).rename(new_rows(tmp_path)) if False else lacking(tmp_path, "body"),
-        )
+        tolerant("predict", run, lacking(tmp_path, "body"))
     with pytest.raises(ValueError, match="no column 'plan', with which the encoder was fitted"):
         tolerant("predict", run, lacking(tmp_path, "plan"))
     renamed = pd.read_csv(new_rows(tmp_path)).rename(columns={"body": "message"})
@@ -193,6 +189,14 @@ def test_what_new_rows_may_lack(trained, tmp_path):
     by_name = read(tmp_path / "found.csv")
     tolerant("predict", run, new_rows(tmp_path), *out)
     assert read(tmp_path / "found.csv") == by_name
+
+
+def test_new_rows_of_which_nobody_says_where_the_text_is(trained, tmp_path):
+    encoder = load_run(trained[0] / "run").encoder
+    np.savez(tmp_path / "new.npz", inputs=np.zeros((3, encoder.shape[0]), np.float32))
+    for path in (new_rows(tmp_path), tmp_path / "new.npz"):
+        with pytest.raises(ValueError, match=r"comes without texts, .*which columns hold them: text=\.\.\."):
+            Source(str(path)).read(encoder)
 
 
 def lacking(folder: Path, column: str) -> Path:

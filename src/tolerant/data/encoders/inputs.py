@@ -132,6 +132,11 @@ class InputEncoder:
         """New rows for the model to label: all are given 0. ``device``: where an extractor runs."""
         if rows.kind != self.kind:
             raise self.other_kind(where)
+        if rows.kind == "table" and self.text is not None and rows.texts is None:
+            raise ValueError(
+                f"{where} comes without texts, and the model was trained on a table with some. Say which "
+                "columns hold them: text=... (--text)"
+            )
         inputs: Any = self._numbers(rows.inputs, rows.texts, rows.ids, device)
         shape = tuple(map(int, inputs.shape[1:]))
         if shape != self.shape:
