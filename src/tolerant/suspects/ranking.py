@@ -74,8 +74,7 @@ def find_suspects(
     ...  zip(suspects.index.tolist(), suspects.suggested_labels)]
     [(2, 'dog')]
     """
-    if class_names is None:
-        probs, class_names = columns_by_name(probs, given_labels)
+    probs, class_names = columns_by_name(probs, given_labels, class_names)
     probs = check_probs(as_numpy(probs))
     num_rows, num_classes = probs.shape
     class_names = words_of(given_labels, num_classes) if class_names is None else class_names
