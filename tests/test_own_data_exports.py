@@ -59,12 +59,15 @@ def test_amounts_with_the_sign_of_one_currency_are_numbers(cells, separator, num
         ["Dec 31, 2023", "January 1, 2024"],
         ["31 December 2023", "1 Jan 2024"],
         ["31-DEC-2023 00:00", "1-JAN-2024 00:00:00"],
+        ["31 DECEMBER 2023", "1 Jan. 2024"],
     ],
 )
 def test_dates_with_english_months_are_days(cells):
     days, _ = as_dates(pd.Series(cells), "when")
     assert days.tolist() == [19722, 19723]
-    assert as_dates(pd.Series(["Dec 31", "May 2024"]), "when")[0] is None
+    for words in (["Dec 31", "May 2024"], ["Marble 3, 2024", "Mayor 4, 2024"]):
+        assert as_dates(pd.Series(words), "when")[0] is None
+    assert as_dates(pd.Series(["Sept 3, 2024", "Sep. 4, 2024"]), "when")[0].tolist() == [19969, 19970]
     with pytest.raises(ValueError, match=r"holds dates except for 1 cells .*Feb 30, 2024"):
         as_dates(pd.Series(["Feb 30, 2024", *["Jan 1, 2024"] * 9]), "when")
 
