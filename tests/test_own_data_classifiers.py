@@ -50,6 +50,7 @@ from tolerant.own_data.classifiers.temper import agreement, choose_tau, error_of
 from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
 from tolerant.own_data.out_of_fold import OutOfFold
+from tolerant.own_data.task import Task
 
 LINEAR = ["linear", "linear-1", "linear-10"]
 TABLE = [*LINEAR, "trees", "forest", "extra-trees"]
@@ -317,6 +318,22 @@ def test_of_many_rows_some_choose_which_models_are_fitted_to_all(tmp_path, monke
     assert len(learned.probs) == 600
     assert (learned.predict(NoisyDataset(X, given, None, ("a", "b"))).argmax(1) == true).mean() > 0.8
     assert {path.stem for path in (tmp_path / "some").iterdir()} == {*TABLE}
+
+
+def test_a_task_of_some_rows_knows_of_them_what_is_known_of_all():
+    X, given = np.arange(8, dtype=np.float32)[:, None], np.arange(8) % 2
+    known = {
+        "sample_weight": np.linspace(0, 1, 8),
+        "reviewed": np.arange(8) > 5,
+        "original_labels": 1 - given,
+    }
+    task = Task(NoisyDataset(X, given, None, ("a", "b"), groups=np.arange(8) // 2), Settings(), 3, **known)
+    some = task.of(np.arange(8) % 3 == 0)
+    assert some.dataset.inputs[np.arange(3), 0].tolist() == [0, 3, 6]
+    assert some.dataset.groups.tolist() == [0, 1, 3]
+    for name, values in known.items():
+        assert getattr(some, name).tolist() == values[[0, 3, 6]].tolist()
+    assert (some.folds, some.settings) == (task.folds, task.settings)
 
 
 @pytest.mark.parametrize("of_two", [0, 1])
