@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from own_data_helpers import read, tolerant, write_pictures, write_table
+from own_data_helpers import read, tolerant, write_pictures, write_table, write_texts
 
 from tolerant import find_suspects
 from tolerant.data import Source, load
@@ -164,6 +164,17 @@ def test_the_list_of_suspects_opens_in_excel(tmp_path):
         text = (tmp_path / "suspects.csv").read_text(encoding="utf-8")
         assert text.startswith(f"{mark}rank,")
         assert pd.read_csv(tmp_path / "suspects.csv").given_label.tolist() == [names[1]]
+
+
+def test_predictions_open_in_excel(tmp_path):
+    write_texts(tmp_path / "texts.csv")
+    path = tmp_path / "texts.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace("sport", "Fußball"), encoding="utf-8")
+    alone = ("--model", "words", "--features", "none", "--folds", 2)
+    tolerant("train", path, "--out", tmp_path / "run", *alone)
+    tolerant("predict", tmp_path / "run", path, "--out", tmp_path / "found.csv")
+    assert (tmp_path / "found.csv").read_text(encoding="utf-8").startswith("\ufeffid,label,")
+    assert set(pd.read_csv(tmp_path / "found.csv").label) == {"weather", "Fußball"}
 
 
 def test_all_rows_do_not_warn_twice(tmp_path):
