@@ -24,6 +24,7 @@ from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.choose import expected_seconds, members_for
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.train_source import train_source
+from tolerant.review.page import columns_and_values
 
 WORDS = {
     "hardware": ["printer", "paper", "toner", "cable", "screen"],
@@ -236,6 +237,17 @@ def test_columns_of_text_that_cannot_be_meant(options, message, tmp_path):
         load(tmp_path / "tickets.csv", **options)
 
 
+def test_the_page_shows_more_of_a_text_than_of_a_word(tmp_path):
+    tickets = made_up_tickets(80).drop(columns="true")
+    long = tickets.assign(body="word " * 300, plan=tickets.plan.str.ljust(700, "x"))
+    long.to_csv(tmp_path / "tickets.csv", index=False)
+    data = load(tmp_path / "tickets.csv", text="body", id="ticket")
+    titles, (values,) = columns_and_values(data, np.array([3]))
+    shown = dict(zip(titles, map(len, values), strict=True))
+    assert shown["body"] == 1500
+    assert shown["plan"] < 700
+
+
 def test_several_texts_are_one(tmp_path):
     tickets = made_up_tickets(80).assign(title=made_up_tickets(80, seed=2).body)
     tickets.loc[3, "title"] = ""
@@ -265,7 +277,11 @@ def test_columns_stand_beside_words_as_they_are(tmp_path):
     table = load(tmp_path / "tickets.csv", id="ticket", ignore=["body"])
     np.testing.assert_array_equal(rows.of_table(found), table.inputs)
     np.testing.assert_array_equal(rows.columns(found), rows.columns(table))
-    assert rows.with_words(found).shape[1] == table.inputs.shape[1] + len(encoder.text.vocabulary)
+    both, num_columns = rows.with_words(found), table.inputs.shape[1]
+    assert both.shape[1] == num_columns + len(encoder.text.vocabulary)
+    lengths = np.sqrt(both[:, :num_columns].power(2).sum(1))
+    np.testing.assert_allclose(lengths, 1, rtol=1e-6, err_msg="as long as words, or the fit takes long")
+    assert not rows.are_texts(found), "doubted rows are left out, and predictions moved, as for tables"
     again = InputEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
     new = again.unlabelled(Unlabelled(data.inputs, data.ids, "table", data.texts), "new.csv")
     assert (new.inputs.matrix != found.inputs.matrix).nnz == 0
