@@ -149,6 +149,16 @@ def test_one_picture_is_labelled_and_not_trained_on(tmp_path):
         Source(str(one)).read(encoder)
 
 
+def test_a_label_that_one_row_spells_otherwise_is_pointed_out_before_it_is_refused(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(11) * 1.5, "label": [*["yes", "no"] * 5, "Yes"]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with (
+        pytest.warns(UserWarning, match="'Yes' and 'yes' count as different labels"),
+        pytest.raises(ValueError, match="label 'Yes' has fewer than the 2 rows a class needs"),
+    ):
+        load(tmp_path / "rows.csv")
+
+
 @pytest.mark.parametrize(("word", "warned"), [("NaN", True), ("#N/A", True), ("NA", False), ("none", False)])
 def test_a_class_that_is_called_nothing_is_pointed_out(tmp_path, recwarn, word, warned):
     frame = pd.DataFrame({"a": np.arange(6) * 1.5, "label": ["x", "y", word] * 2})
