@@ -19,10 +19,11 @@ from tolerant.data.encoders.inputs import Unlabelled
 from tolerant.data.encoders.sparse import SparseRows
 from tolerant.data.features.extractor import Identity
 from tolerant.own_data import Settings, load_run
-from tolerant.own_data.classifiers import rows
+from tolerant.own_data.classifiers import rows, trial
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.choose import expected_seconds, members_for
 from tolerant.own_data.corrected_rows import CorrectedRows
+from tolerant.own_data.learn import learn
 from tolerant.own_data.train_source import train_source
 from tolerant.review.page import columns_and_values
 
@@ -285,6 +286,21 @@ def test_columns_stand_beside_words_as_they_are(tmp_path):
     again = InputEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
     new = again.unlabelled(Unlabelled(data.inputs, data.ids, "table", data.texts), "new.csv")
     assert (new.inputs.matrix != found.inputs.matrix).nnz == 0
+
+
+def test_some_rows_of_such_a_table_have_its_parts(tmp_path, monkeypatch):
+    """Of many rows some choose the models: they had become dense, and their words any columns."""
+    _, encoder, data = encoded(tmp_path, with_characters=True)
+    some = data.subset(np.arange(80) % 3 == 0)
+    assert (some.inputs.parts, some.inputs.shape) == (data.inputs.parts, (27, *encoder.shape))
+    np.testing.assert_array_equal(some.inputs[np.arange(27)], data.inputs[np.arange(0, 80, 3)])
+    np.testing.assert_array_equal(rows.columns(some), rows.columns(data)[::3])
+    np.testing.assert_array_equal(some.inputs.digests, data.inputs.digests[::3])
+    monkeypatch.setattr(trial, "_ENOUGH_TO_CHOOSE", 40)
+    monkeypatch.setattr(trial, "_MANY", 80)
+    learned = learn(data, Settings(), folds=2, progress="quiet")
+    names = [tried.name for tried in learned.tried]
+    assert {"linear, 40 rows", "bayes, 40 rows"} <= {*names}
 
 
 def test_columns_for_networks_are_as_long_as_words(tmp_path):
