@@ -18,6 +18,7 @@ from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
 from tolerant.own_data.classifiers.rows import unread
 from tolerant.own_data.exported.program import Plane, Program
+from tolerant.review.charts import rate_in_words
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,9 @@ def check(run: Path, data: Path, folder: Path, predict: Any, about: dict[str, st
             assert names[p.argmax()] == row["label"]
             assert p.max() == pytest.approx(float(row["confidence"]), abs=1e-4)
     card = (folder / "out" / "README.md").read_text()
-    assert "Labels estimated to be wrong" in card
+    loaded = load_run(run)
+    share, bounds = rate_in_words(loaded.suspects(loaded.load_rows()).noise_rate)
+    assert f"| Labels estimated to be wrong | {share}; {bounds} |" in card
     assert ("q = 0." in card) != ("linear discriminant" in card)
 
 

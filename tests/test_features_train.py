@@ -273,6 +273,24 @@ def test_texts_take_what_tells_their_labels_better(tmp_path, monkeypatch):
         assert said in out.replace("\n", " ")
 
 
+def test_a_network_learns_from_columns_words_and_features(tmp_path, monkeypatch):
+    """To say why, its columns are asked with the features that are known, and no word is taken away."""
+    monkeypatch.setattr("tolerant.own_data.choose_features.default_extractor", lambda kind: "wordllama")
+    rng = np.random.default_rng(0)
+    true = np.arange(320) % 2
+    given = np.where(rng.random(320) < 0.1, 1 - true, true)
+    texts = [f"the {rng.choice(WORDS[label])}{rng.integers(10**6)} is here" for label in true]
+    rows = [f"{text},{label}{label},{which}" for text, label, which in zip(texts, true, given, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["note,size,label", *rows]))
+    how = ("--model", "network", "--folds", 2, "--epochs", 3)
+    said = tolerant("train", tmp_path / "rows.csv", "--out", tmp_path / "run", *how)
+    assert "by both: trained on both. Without: --features none" in said.replace("\n", " ")
+    run = load_run(tmp_path / "run")
+    data = run.load_rows()
+    reasons = run.reasons(data, run.suspects(data))
+    assert {name for some in reasons for name, _ in some} == {"size"}
+
+
 def test_words_and_meaning_side_by_side(tmp_path, monkeypatch):
     """Half of the texts are told by a code, half by what their words mean: both are needed."""
     monkeypatch.setattr("tolerant.own_data.choose_features.default_extractor", lambda kind: "wordllama")

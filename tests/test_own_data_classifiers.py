@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,10 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.utils.parallel
 import torch
 from own_data_helpers import page_data, read, tolerant
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_blobs, make_classification
+from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -45,10 +48,12 @@ from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.reweigh import fit_lq
 from tolerant.own_data.classifiers.rows import columns, take
 from tolerant.own_data.classifiers.score import Scored, score_member
+from tolerant.own_data.classifiers.side_by_side import side_by_side
 from tolerant.own_data.classifiers.temper import agreement, choose_tau, error_of_difference, temper
 from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
 from tolerant.own_data.out_of_fold import OutOfFold
+from tolerant.own_data.task import Task
 
 LINEAR = ["linear", "linear-1", "linear-10"]
 TABLE = [*LINEAR, "trees", "forest", "extra-trees"]
@@ -316,6 +321,44 @@ def test_of_many_rows_some_choose_which_models_are_fitted_to_all(tmp_path, monke
     assert len(learned.probs) == 600
     assert (learned.predict(NoisyDataset(X, given, None, ("a", "b"))).argmax(1) == true).mean() > 0.8
     assert {path.stem for path in (tmp_path / "some").iterdir()} == {*TABLE}
+
+
+def test_forests_side_by_side_leave_the_filters_of_warnings_alone(blobs):
+    """They are those of all threads: set by two at a time, they were lost, and every tree warned."""
+    X, given, _ = blobs
+    seen: list[bool] = []
+
+    class Probe(DecisionTreeClassifier):
+        def fit(self, *arguments, **options):
+            seen.append(warnings.filters is shared)
+            return super().fit(*arguments, **options)
+
+    def fit(seed):
+        nonlocal shared
+        shared = warnings.filters
+        return BaggingClassifier(Probe(), 3, random_state=seed).fit(X, given)
+
+    shared = None
+    (fitted,) = side_by_side(fit, [0])
+    assert seen == [True] * 3
+    assert fitted.predict_proba(X).shape == (len(X), 3)
+    assert sklearn.utils.parallel.warnings is warnings
+
+
+def test_a_task_of_some_rows_knows_of_them_what_is_known_of_all():
+    X, given = np.arange(8, dtype=np.float32)[:, None], np.arange(8) % 2
+    known = {
+        "sample_weight": np.linspace(0, 1, 8),
+        "reviewed": np.arange(8) > 5,
+        "original_labels": 1 - given,
+    }
+    task = Task(NoisyDataset(X, given, None, ("a", "b"), groups=np.arange(8) // 2), Settings(), 3, **known)
+    some = task.of(np.arange(8) % 3 == 0)
+    assert some.dataset.inputs[np.arange(3), 0].tolist() == [0, 3, 6]
+    assert some.dataset.groups.tolist() == [0, 1, 3]
+    for name, values in known.items():
+        assert getattr(some, name).tolist() == values[[0, 3, 6]].tolist()
+    assert (some.folds, some.settings) == (task.folds, task.settings)
 
 
 @pytest.mark.parametrize("of_two", [0, 1])

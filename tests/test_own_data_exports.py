@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from own_data_helpers import read, tolerant, write_pictures, write_table
+from own_data_helpers import read, tolerant, write_pictures, write_table, write_texts
 
 from tolerant import find_suspects
 from tolerant.data import Source, load
@@ -59,12 +59,15 @@ def test_amounts_with_the_sign_of_one_currency_are_numbers(cells, separator, num
         ["Dec 31, 2023", "January 1, 2024"],
         ["31 December 2023", "1 Jan 2024"],
         ["31-DEC-2023 00:00", "1-JAN-2024 00:00:00"],
+        ["31 DECEMBER 2023", "1 Jan. 2024"],
     ],
 )
 def test_dates_with_english_months_are_days(cells):
     days, _ = as_dates(pd.Series(cells), "when")
     assert days.tolist() == [19722, 19723]
-    assert as_dates(pd.Series(["Dec 31", "May 2024"]), "when")[0] is None
+    for words in (["Dec 31", "May 2024"], ["Marble 3, 2024", "Mayor 4, 2024"]):
+        assert as_dates(pd.Series(words), "when")[0] is None
+    assert as_dates(pd.Series(["Sept 3, 2024", "Sep. 4, 2024"]), "when")[0].tolist() == [19969, 19970]
     with pytest.raises(ValueError, match=r"holds dates except for 1 cells .*Feb 30, 2024"):
         as_dates(pd.Series(["Feb 30, 2024", *["Jan 1, 2024"] * 9]), "when")
 
@@ -146,6 +149,16 @@ def test_one_picture_is_labelled_and_not_trained_on(tmp_path):
         Source(str(one)).read(encoder)
 
 
+def test_a_label_that_one_row_spells_otherwise_is_pointed_out_before_it_is_refused(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(11) * 1.5, "label": [*["yes", "no"] * 5, "Yes"]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with (
+        pytest.warns(UserWarning, match="'Yes' and 'yes' count as different labels"),
+        pytest.raises(ValueError, match="label 'Yes' has fewer than the 2 rows a class needs"),
+    ):
+        load(tmp_path / "rows.csv")
+
+
 @pytest.mark.parametrize(("word", "warned"), [("NaN", True), ("#N/A", True), ("NA", False), ("none", False)])
 def test_a_class_that_is_called_nothing_is_pointed_out(tmp_path, recwarn, word, warned):
     frame = pd.DataFrame({"a": np.arange(6) * 1.5, "label": ["x", "y", word] * 2})
@@ -161,6 +174,17 @@ def test_the_list_of_suspects_opens_in_excel(tmp_path):
         text = (tmp_path / "suspects.csv").read_text(encoding="utf-8")
         assert text.startswith(f"{mark}rank,")
         assert pd.read_csv(tmp_path / "suspects.csv").given_label.tolist() == [names[1]]
+
+
+def test_predictions_open_in_excel(tmp_path):
+    write_texts(tmp_path / "texts.csv")
+    path = tmp_path / "texts.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace("sport", "Fußball"), encoding="utf-8")
+    alone = ("--model", "words", "--features", "none", "--folds", 2)
+    tolerant("train", path, "--out", tmp_path / "run", *alone)
+    tolerant("predict", tmp_path / "run", path, "--out", tmp_path / "found.csv")
+    assert (tmp_path / "found.csv").read_text(encoding="utf-8").startswith("\ufeffid,label,")
+    assert set(pd.read_csv(tmp_path / "found.csv").label) == {"weather", "Fußball"}
 
 
 def test_all_rows_do_not_warn_twice(tmp_path):

@@ -17,11 +17,13 @@ from tolerant.data.encoders.inputs import Unlabelled
 from tolerant.data.encoders.sparse import SparseRows
 from tolerant.data.features.extractor import Identity
 from tolerant.own_data import Settings, load_run
-from tolerant.own_data.classifiers import rows
+from tolerant.own_data.classifiers import rows, trial
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.choose import expected_seconds, members_for
 from tolerant.own_data.corrected_rows import CorrectedRows
+from tolerant.own_data.learn import learn
 from tolerant.own_data.train_source import train_source
+from tolerant.review.page import columns_and_values
 
 WORDS = {
     "hardware": ["printer", "paper", "toner", "cable", "screen"],
@@ -170,11 +172,7 @@ def test_what_new_rows_may_lack(trained, tmp_path):
     with pytest.raises(
         ValueError, match=r"new.csv has no column 'body'.*Say which with text=\.\.\. \(--text\)"
     ):
-        tolerant(
-            "predict",
-            run,
-            new_rows(tmp_path).rename(new_rows(tmp_path)) if False else lacking(tmp_path, "body"),
-        )
+        tolerant("predict", run, lacking(tmp_path, "body"))
     with pytest.raises(ValueError, match="no column 'plan', with which the encoder was fitted"):
         tolerant("predict", run, lacking(tmp_path, "plan"))
     renamed = pd.read_csv(new_rows(tmp_path)).rename(columns={"body": "message"})
@@ -184,6 +182,14 @@ def test_what_new_rows_may_lack(trained, tmp_path):
     by_name = read(tmp_path / "found.csv")
     tolerant("predict", run, new_rows(tmp_path), *out)
     assert read(tmp_path / "found.csv") == by_name
+
+
+def test_new_rows_of_which_nobody_says_where_the_text_is(trained, tmp_path):
+    encoder = load_run(trained[0] / "run").encoder
+    np.savez(tmp_path / "new.npz", inputs=np.zeros((3, encoder.shape[0]), np.float32))
+    for path in (new_rows(tmp_path), tmp_path / "new.npz"):
+        with pytest.raises(ValueError, match=r"comes without texts, .*which columns hold them: text=\.\.\."):
+            Source(str(path)).read(encoder)
 
 
 def lacking(folder: Path, column: str) -> Path:
@@ -223,6 +229,17 @@ def test_columns_of_text_that_cannot_be_meant(options, message, tmp_path):
         load(tmp_path / "tickets.csv", **options)
 
 
+def test_the_page_shows_more_of_a_text_than_of_a_word(tmp_path):
+    tickets = made_up_tickets(80).drop(columns="true")
+    long = tickets.assign(body="word " * 300, plan=tickets.plan.str.ljust(700, "x"))
+    long.to_csv(tmp_path / "tickets.csv", index=False)
+    data = load(tmp_path / "tickets.csv", text="body", id="ticket")
+    titles, (values,) = columns_and_values(data, np.array([3]))
+    shown = dict(zip(titles, map(len, values), strict=True))
+    assert shown["body"] == 1500
+    assert shown["plan"] < 700
+
+
 def test_several_texts_are_one(tmp_path):
     tickets = made_up_tickets(80).assign(title=made_up_tickets(80, seed=2).body)
     tickets.loc[3, "title"] = ""
@@ -252,10 +269,29 @@ def test_columns_stand_beside_words_as_they_are(tmp_path):
     table = load(tmp_path / "tickets.csv", id="ticket", ignore=["body"])
     np.testing.assert_array_equal(rows.of_table(found), table.inputs)
     np.testing.assert_array_equal(rows.columns(found), rows.columns(table))
-    assert rows.with_words(found).shape[1] == table.inputs.shape[1] + len(encoder.text.vocabulary)
+    both, num_columns = rows.with_words(found), table.inputs.shape[1]
+    assert both.shape[1] == num_columns + len(encoder.text.vocabulary)
+    lengths = np.sqrt(both[:, :num_columns].power(2).sum(1))
+    np.testing.assert_allclose(lengths, 1, rtol=1e-6, err_msg="as long as words, or the fit takes long")
+    assert not rows.are_texts(found), "doubted rows are left out, and predictions moved, as for tables"
     again = InputEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
     new = again.unlabelled(Unlabelled(data.inputs, data.ids, "table", data.texts), "new.csv")
     assert (new.inputs.matrix != found.inputs.matrix).nnz == 0
+
+
+def test_some_rows_of_such_a_table_have_its_parts(tmp_path, monkeypatch):
+    """Of many rows some choose the models: they had become dense, and their words any columns."""
+    _, encoder, data = encoded(tmp_path, with_characters=True)
+    some = data.subset(np.arange(80) % 3 == 0)
+    assert (some.inputs.parts, some.inputs.shape) == (data.inputs.parts, (27, *encoder.shape))
+    np.testing.assert_array_equal(some.inputs[np.arange(27)], data.inputs[np.arange(0, 80, 3)])
+    np.testing.assert_array_equal(rows.columns(some), rows.columns(data)[::3])
+    np.testing.assert_array_equal(some.inputs.digests, data.inputs.digests[::3])
+    monkeypatch.setattr(trial, "_ENOUGH_TO_CHOOSE", 40)
+    monkeypatch.setattr(trial, "_MANY", 80)
+    learned = learn(data, Settings(), folds=2, progress="quiet")
+    names = [tried.name for tried in learned.tried]
+    assert {"linear, 40 rows", "bayes, 40 rows"} <= {*names}
 
 
 def test_columns_for_networks_are_as_long_as_words(tmp_path):

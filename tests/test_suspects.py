@@ -379,6 +379,8 @@ def test_columns_of_a_frame_go_by_their_names() -> None:
             assert suspects.index.tolist() == [2]
             assert suspects.p_y.tolist() == [0.1]
             assert suspects.class_names[suspects.suggested_labels[0]] == str(names[1])
+            told = find_suspects(labels, frame, class_names=np.array(["cat", "dog"]))
+            assert (told.index.tolist(), told.p_y.tolist()) == ([2], [0.1])
     other = pd.DataFrame(probs, columns=["p of cat", "p of dog"])
     assert find_suspects(words, other).index.tolist() == [2], "names that are no labels say nothing"
 
@@ -390,6 +392,8 @@ def test_frames_whose_rows_are_ordered_otherwise_are_refused() -> None:
     assert find_suspects(labels.reset_index(drop=True), probs).index.tolist() == [2]
     with pytest.raises(ValueError, match=r"same rows in another order.*probs.loc\[given_labels.index\]"):
         find_suspects(labels.sort_values(), probs)
+    with pytest.raises(ValueError, match="same rows in another order"):
+        find_suspects(labels.sort_values(), probs, class_names=("cat", "dog"))
 
 
 @pytest.mark.parametrize("nothing", [None, float("nan"), pd.NA])

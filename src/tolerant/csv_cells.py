@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
+
+from tolerant.files import write_atomic
 
 # What Excel, LibreOffice and Google Sheets take for the start of a formula, their full-width forms
 # included. The page's export.js has the same three patterns; a test compares what they do.
@@ -44,9 +47,10 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(",".join(line) + "\n" for line in lines)
 
 
-def for_spreadsheet(text: str) -> str:
-    """A CSV file with the mark without which Excel takes UTF-8 for something else and spoils "für"."""
-    return text if text.isascii() else f"\ufeff{text}"
+def write_csv(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """The file, whole or not at all; with the mark without which Excel spoils "für", where there is one."""
+    text = csv_text(header, rows)
+    write_atomic(path, text if text.isascii() else f"\ufeff{text}")
 
 
 def _quote(cell: str) -> str:

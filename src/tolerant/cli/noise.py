@@ -118,7 +118,7 @@ def _write_labels(path: Path, data: NoisyDataset, true: np.ndarray, drawn: Corru
 
     import numpy as np
 
-    from tolerant.csv_cells import csv_text
+    from tolerant.csv_cells import write_csv
     from tolerant.files import write_atomic
     from tolerant.noise import OpenSet
 
@@ -129,7 +129,7 @@ def _write_labels(path: Path, data: NoisyDataset, true: np.ndarray, drawn: Corru
         names = [*data.class_names, "-1"]  # the last for what is outside all classes
         columns |= {n: np.array(names, object)[columns[n]] for n in ("given_label", "true_label")}
         rows = zip(*(map(str, column.tolist()) for column in columns.values()), strict=True)
-        write_atomic(path, csv_text(tuple(columns), rows))
+        write_csv(path, tuple(columns), rows)
         return
     arrays = {name if name == "source" else f"{name}s": column for name, column in columns.items()}
     buffer = io.BytesIO()

@@ -27,8 +27,8 @@ def predict(
     """
     import numpy as np
 
-    from tolerant.csv_cells import csv_text
-    from tolerant.files import check_not_read, write_atomic
+    from tolerant.csv_cells import write_csv
+    from tolerant.files import check_not_read
     from tolerant.own_data.run_folder import load_run
     from tolerant.own_data.run_folder.layout import FILES
     from tolerant.own_data.warn_of_classes import warn_of_missing_classes
@@ -44,7 +44,7 @@ def predict(
         [str(row_id), names[label], f"{p[label]:.4g}"]
         for row_id, label, p in zip(rows.ids.tolist(), best, probs, strict=True)
     ]
-    write_atomic(out, csv_text(("id", "label", "confidence"), lines))
+    write_csv(out, ("id", "label", "confidence"), lines)
     counts = np.bincount(best, minlength=len(names))
     warn_of_missing_classes(names, saved.label_counts(), counts)
     most = np.argsort(-counts, kind="stable")[:5]

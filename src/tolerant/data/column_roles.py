@@ -75,8 +75,17 @@ def kind_of_rows(frame: Any, options: dict[str, Any]) -> tuple[Kind, dict[str, A
     if "file" in options:
         return "image", options
     no_columns = {*text_names(options.get("text")), *options.get("ignore", ()), *frame.attrs.get("index", ())}
-    alone = "text" in options and no_columns.issuperset(_other_columns(frame, options))
-    return "text" if alone else "table", options
+    others = (name for name in _other_columns(frame, options) if name not in no_columns)
+    if "text" in options and not any(_has_values(frame[name]) for name in others):
+        return "text", options
+    return "table", options
+
+
+def _has_values(series: Any) -> bool:
+    try:
+        return not as_words(series)[1].all()
+    except ValueError:  # the reader says what is wrong with it
+        return True
 
 
 def guess_roles(frame: Any, options: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
@@ -104,10 +113,8 @@ def guess_roles(frame: Any, options: dict[str, Any], say: Callable[[str], None])
         found["text"] = read
         say(_reading(read, others))
     left_out = [name for name in [*names, *texts] if name not in (found.get("id"), *read)]
-    nothing = [name for name, kind in kinds.items() if kind == "empty" and read and not others]
-    if (left_out and (others or read)) or nothing:
-        found["ignore"] = [*options.get("ignore", ()), *left_out, *nothing]
     if left_out and (others or read):
+        found["ignore"] = [*options.get("ignore", ()), *left_out]
         say(f"Left out, since nearly every row has something else there: {', '.join(map(repr, left_out))}")
         for name in [name for name in left_out if name not in texts][:1]:
             say(f"  To learn from one all the same: --categorical {shlex.quote(name)}")

@@ -148,7 +148,7 @@ class NoisyDataset:
         index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.int64)
         return replace(
             self,
-            inputs=self.inputs[index] if is_in_memory(self.inputs) else LazySubset(self.inputs, index),
+            inputs=_some_rows(self.inputs, index),
             given_labels=self.given_labels[index],
             true_labels=None if self.true_labels is None else self.true_labels[index],
             ids=self.ids[index],
@@ -186,6 +186,13 @@ class LazySubset:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return np.asarray(self._inputs[self._index[index]])
+
+
+def _some_rows(inputs: Any, index: np.ndarray) -> Inputs:
+    if hasattr(inputs, "subset"):  # `SparseRows`, which stay sparse, and keep their parts
+        some: Inputs = inputs.subset(index)
+        return some
+    return inputs[index] if is_in_memory(inputs) else LazySubset(inputs, index)
 
 
 def split_validation(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tolerant.csv_cells import csv_text, for_spreadsheet
+from tolerant.csv_cells import write_csv
 from tolerant.data.dataset import NoisyDataset
-from tolerant.files import write_atomic
 from tolerant.own_data.run_folder import SavedRun
 from tolerant.suspects import Suspects
 
@@ -34,4 +33,4 @@ def write_all_rows(path: Path, run: SavedRun, dataset: NoisyDataset, suspects: S
         ),
     )
     cells = zip(*(map(str, column) for column in columns), strict=True)
-    write_atomic(path, for_spreadsheet(csv_text(COLUMNS, cells)))
+    write_csv(path, COLUMNS, cells)

@@ -69,8 +69,10 @@ class CorrectedRows:
         corrected = correct(dataset, corrections)
         dropped = np.flatnonzero(corrected.dropped)
         dataset, corrected = without_dropped(dataset, corrected)
-        # Nobody asked for it alone.
-        beside = features == AUTO and dataset.free_texts is not None and bool(with_characters)
+        # In a table words stand beside columns anyway; elsewhere nobody asked for features alone.
+        beside = dataset.free_texts is not None and (
+            dataset.kind == "table" or (features == AUTO and bool(with_characters))
+        )
         extractor = choose_extractor(dataset, features, device=device, say=say, beside_words=beside)
         if compute is not None:
             if extractor is None:

@@ -32,19 +32,28 @@ _WORD = re.compile(r"\w[\w'’-]*")
 
 
 def find_reasons(
-    probs: Probs, dataset: NoisyDataset, encoder: InputEncoder, suspects: Suspects
+    probs: Probs,
+    dataset: NoisyDataset,
+    encoder: InputEncoder,
+    suspects: Suspects,
+    *,
+    by_network: bool = False,
 ) -> list[list[Reason]]:
     """What speaks most for the suggestion and against the given label, for the first suspects.
 
     ``probs`` are those of the model for trainable rows; ``dataset`` holds texts as texts. Pictures, and rows
     that are features, have none: there neighbours are shown. Nor have rows of very many columns. A row of a
-    table with texts has words and columns.
+    table with texts has words and columns; its words are not asked of a network that takes features, too,
+    since those of so many changed texts would take half a minute. Classifiers can be asked without them.
     """
     if not len(suspects) or encoder.features_alone or dataset.kind == "image":
         return []
-    encoder = replace(encoder, extractor=None)  # features of so many changed texts would take half a minute
-    tried = [] if dataset.free_texts is None else [_words(probs, dataset, encoder, suspects)]
-    tried += [] if dataset.kind == "text" else [_columns(probs, dataset, encoder, suspects)]
+    tried = []
+    if dataset.free_texts is not None and (encoder.extractor is None or not by_network):
+        tried.append(_words(probs, dataset, replace(encoder, extractor=None), suspects))
+    if dataset.kind == "table":
+        known = encoder if by_network else replace(encoder, extractor=None)
+        tried.append(_columns(probs, dataset, known, suspects))
     tried = [found for found in tried if found]  # of very many columns there is none
     return [
         _most([change for some in found for change in some]) for found in zip_longest(*tried, fillvalue=[])

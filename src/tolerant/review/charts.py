@@ -31,6 +31,8 @@ def rate_in_words(rate: RateInterval) -> tuple[str, str]:
     ('20 %', 'probably between 15 % and 26 %')
     >>> rate_in_words(RateInterval(0.2, 0.05, 0.4))
     ('5.0 % to 40 %', 'the predictions cannot tell it more exactly')
+    >>> rate_in_words(RateInterval(0.2, 0.15, 0.26, at_least=True))[0]
+    'at least 20 %'
     """
     low, high = percent(rate.low), percent(rate.high)
     if rate.at_least:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,21 +23,24 @@ def as_numpy(values: Any) -> Any:
     return (values.float() if is_bfloat16 else values).numpy()
 
 
-def columns_by_name(probs: Any, given_labels: ArrayLike) -> tuple[Any, list[str] | None]:
-    """Probabilities whose columns go by their places, and the names of classes that a data frame gives them.
+def columns_by_name(
+    probs: Any, given_labels: ArrayLike, class_names: Sequence[str] | None
+) -> tuple[Any, Sequence[str] | None]:
+    """Probabilities whose columns go by their places, and the names of classes, which a data frame may give.
 
     Taken by their places alone, columns that somebody has ordered otherwise would make most labels wrong.
     """
     if not hasattr(probs, "columns"):
-        return probs, None
+        return probs, class_names
     _check_same_order(probs, given_labels)
     called, labels = [str(name) for name in probs.columns], _labels(given_labels)
-    if labels.dtype.kind in "OUT":
+    if class_names is None and labels.dtype.kind in "OUT":
         return probs, called if {str(word) for word in labels.ravel().tolist()} <= {*called} else None
-    places = [str(number) for number in range(len(called))]
-    if called != places and sorted(called) == sorted(places):
-        return np.asarray(probs)[:, [called.index(place) for place in places]], None
-    return probs, None
+    for order in (() if class_names is None else class_names, range(len(called))):
+        names = [str(name) for name in order]
+        if sorted(called) == sorted(names):
+            return np.asarray(probs)[:, [called.index(name) for name in names]], class_names
+    return probs, class_names
 
 
 def _check_same_order(probs: Any, given_labels: Any) -> None:

@@ -51,7 +51,8 @@ def find_suspects(
             trains on: scored on its own training rows, it believes them and they are missed. Train without
             class weights: with them rare classes seem frequent, and rows between two classes wrong.
         ids: [N] what a person calls each row, all different; row numbers if not given.
-        class_names: C names, all different; "0", "1", ... if not given.
+        class_names: C names, all different; "0", "1", ... if not given. If the columns of a data
+            frame are called so, they go by these names, in whatever order they stand.
         kept: bool [N], False for rows that were pruned at the end of training.
         pruned_at: int [N], the epoch before which a row was pruned, 0 for before training, -1 for never.
         reviewed: bool [N], True where a person has decided the label, which is then taken as right:
@@ -74,8 +75,7 @@ def find_suspects(
     ...  zip(suspects.index.tolist(), suspects.suggested_labels)]
     [(2, 'dog')]
     """
-    if class_names is None:
-        probs, class_names = columns_by_name(probs, given_labels)
+    probs, class_names = columns_by_name(probs, given_labels, class_names)
     probs = check_probs(as_numpy(probs))
     num_rows, num_classes = probs.shape
     class_names = words_of(given_labels, num_classes) if class_names is None else class_names

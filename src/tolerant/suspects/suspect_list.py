@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tolerant.csv_cells import csv_text, for_spreadsheet
+from tolerant.csv_cells import write_csv
 from tolerant.extras import extra
-from tolerant.files import write_atomic
 from tolerant.suspects.evidence import Evidence
 from tolerant.suspects.rate import RateInterval
 
@@ -124,7 +123,7 @@ class Suspects:
         }
         columns = self._columns()
         cells = [list(map(as_text.get(name, str), column)) for name, column in columns.items()]
-        write_atomic(path, for_spreadsheet(csv_text(tuple(columns), zip(*cells, strict=True))))
+        write_csv(path, tuple(columns), zip(*cells, strict=True))
 
     def to_frame(self) -> pandas.DataFrame:
         """The suspects as a pandas frame, with the columns of the CSV."""

@@ -20,8 +20,11 @@ MOSTLY_NUMBERS = 0.9
 # an English month 31-Dec-2024 and Dec 31, 2024.
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 _CLOCK = r"(?: (?P<hour>\d{1,2})(?P<rest>:\d{2}(?::\d{2}(?:\.\d+)?)?))?"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = rf"(?i:{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?"
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTH = rf"(?i:sept|{'|'.join(f'{name}|{name[:3]}' for name in _MONTHS)})\.?"
 _DATES = (
     _ISO_DATE,
     rf"(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}}){_CLOCK}",
@@ -236,5 +239,6 @@ def _as_iso(date: re.Match[str]) -> str:
     """A cell of a date as 2024-12-31, with the time behind it."""
     clock = f" {date['hour']:0>2}{date['rest']}" if date["hour"] else ""
     month = date["month"]
-    number = month if month.isdecimal() else str(1 + _MONTHS.index(month[:3].lower()))
+    start = month[:3].lower()
+    number = month if month.isdecimal() else 1 + [name[:3] for name in _MONTHS].index(start)
     return f"{date['year']}-{number:0>2}-{date['day']:0>2}{clock}"

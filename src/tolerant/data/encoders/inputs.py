@@ -62,13 +62,13 @@ class InputEncoder:
         """Learn from the rows to train on how they become inputs.
 
         ``with_characters``: texts have columns of runs of characters, too. ``with_words``: an extractor of
-        texts gives its features beside words and characters, not instead of them; so it does in a table.
+        texts gives its features beside words and characters, not instead of them.
         """
         kind, names, shape = dataset.kind, dataset.class_names, tuple(map(int, dataset.inputs.shape[1:]))
         found = dataset.free_texts
         given = dataset.inputs if found is None else found
         size = 0 if extractor is None else extractor(given[np.arange(1)]).shape[-1]
-        if extractor is not None and not with_words and kind != "table":
+        if extractor is not None and not with_words:
             return cls(kind, (size,), names, None, None, extractor.identity, shape or None, at_most)
         if found is None:
             return cls(kind, shape, names, dataset.encoder, at_most=at_most)
@@ -132,6 +132,11 @@ class InputEncoder:
         """New rows for the model to label: all are given 0. ``device``: where an extractor runs."""
         if rows.kind != self.kind:
             raise self.other_kind(where)
+        if rows.kind == "table" and self.text is not None and rows.texts is None:
+            raise ValueError(
+                f"{where} comes without texts, and the model was trained on a table with some. Say which "
+                "columns hold them: text=... (--text)"
+            )
         inputs: Any = self._numbers(rows.inputs, rows.texts, rows.ids, device)
         shape = tuple(map(int, inputs.shape[1:]))
         if shape != self.shape:

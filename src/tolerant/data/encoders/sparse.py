@@ -81,6 +81,13 @@ class SparseRows:
         found.shape = (len(self), self.shape[1] + other.shape[1])
         return found
 
+    def subset(self, index: np.ndarray) -> SparseRows:
+        """Some rows, with the same parts, still sparse."""
+        found = copy(self)
+        found._parts = {name: own[index] for name, own in self._parts.items()}
+        found.shape = (len(index), self.shape[1])
+        return found
+
     @property
     def digests(self) -> np.ndarray:
         """What `tolerant.data.digest.row_digests` asks for, made without a dense row."""

@@ -101,16 +101,8 @@ def _rows_a_leaf(dataset: NoisyDataset) -> int:
     return max(5, min(len(dataset), _LEAST_ROWS_OF_BOOSTING) // 8)
 
 
-def _trees(dataset: NoisyDataset, seed: int) -> Any:
-    # Small steps, large leaves, strong regularisation: with the defaults it memorises wrong labels.
-    return _boosting(dataset, seed, learning_rate=0.05, max_iter=80, max_leaf_nodes=15)
-
-
-def _larger_trees(dataset: NoisyDataset, seed: int) -> Any:
-    return _boosting(dataset, seed, learning_rate=0.1, max_iter=100, max_leaf_nodes=31)
-
-
 def _boosting(dataset: NoisyDataset, seed: int, **steps: float) -> Any:
+    # Small steps, large leaves, strong regularisation: with the defaults it memorises wrong labels.
     leaf = _rows_a_leaf(dataset)
     return extra("sklearn.ensemble").HistGradientBoostingClassifier(
         **steps,
@@ -204,6 +196,10 @@ def _boosting_seconds(num_rows: int, cells: int, classes: int) -> float:
     return (0.15 + 1.2e-6 * cells) * max(1, classes - 1)
 
 
+def _never(dataset: NoisyDataset) -> bool:
+    return False
+
+
 def _is_table(dataset: NoisyDataset) -> bool:
     return dataset.kind == "table"
 
@@ -228,6 +224,11 @@ def _less_regularised(C: int, as_much: str, *, seconds_a_cell: float) -> Card:
     )
 
 
+# Trees, which take the columns of a table, and not its texts.
+_of_columns = partial(
+    Card, rows=rows.columns, suits=_has_columns, in_auto=_never, seconds=_boosting_seconds, part="columns"
+)
+
 CLASSIFIERS = {
     card.name: card
     for card in (
@@ -242,48 +243,37 @@ CLASSIFIERS = {
         ),
         _less_regularised(1, "a tenth", seconds_a_cell=1.5e-7),
         _less_regularised(10, "a hundredth", seconds_a_cell=2e-7),
-        Card(
+        _of_columns(
             "trees",
             "gradient boosting, on categories as codes and gaps as they are",
-            _trees,
-            rows.columns,
-            suits=_has_columns,
+            partial(_boosting, learning_rate=0.05, max_iter=80, max_leaf_nodes=15),
             in_auto=_may_boost,
-            seconds=_boosting_seconds,
-            part="columns",
         ),
-        Card(
+        _of_columns(
             "larger-trees",
             "gradient boosting of twice as many leaves a tree, in twice as large steps",
-            _larger_trees,
-            rows.columns,
-            suits=_has_columns,
+            partial(_boosting, learning_rate=0.1, max_iter=100, max_leaf_nodes=31),
             in_auto=_may_need_larger_trees,
             seconds=lambda num_rows, cells, classes: 2 * _boosting_seconds(num_rows, cells, classes),
-            part="columns",
             instead_of="trees",
         ),
-        Card(
+        _of_columns(
             "forest",
             "random forest, at least five rows a leaf",
             _forest,
-            rows.of_table,
-            suits=_has_columns,
+            rows=rows.of_table,
             in_auto=_has_columns,
-            part="columns",
             # A split looks at as many columns as the root of their number.
             seconds=lambda num_rows, cells, classes: (
                 0.15 + 1.5e-4 * num_rows + 9e-6 * (num_rows * cells) ** 0.5 + 8e-8 * cells
             ),
         ),
-        Card(
+        _of_columns(
             "extra-trees",
             "trees that split at random places, at least three rows a leaf",
             _extra_trees,
-            rows.of_table,
-            suits=_has_columns,
+            rows=rows.of_table,
             in_auto=_has_columns,
-            part="columns",
             seconds=lambda num_rows, cells, classes: (
                 0.1 + 1e-4 * num_rows + 2e-6 * (num_rows * cells) ** 0.5 + 8e-8 * cells
             ),
@@ -294,32 +284,14 @@ CLASSIFIERS = {
             _discriminant,
             rows.unread,
             suits=_is_dense,
-            in_auto=lambda dataset: False,  # of columns that a person chose others tell more
+            in_auto=_never,  # of columns that a person chose others tell more
             seconds=lambda num_rows, cells, classes: 0.2 + 5e-10 * cells**2 / max(num_rows, 1),
             relabels=True,
         ),
-        Card(
-            "lightgbm",
-            "LightGBM's gradient boosting, where installed",
-            _lightgbm,
-            rows.columns,
-            suits=_has_columns,
-            in_auto=lambda dataset: False,
-            seconds=_boosting_seconds,
-            part="columns",
-            package="lightgbm",
+        _of_columns(
+            "lightgbm", "LightGBM's gradient boosting, where installed", _lightgbm, package="lightgbm"
         ),
-        Card(
-            "xgboost",
-            "XGBoost's gradient boosting, where installed",
-            _xgboost,
-            rows.columns,
-            suits=_has_columns,
-            in_auto=lambda dataset: False,
-            seconds=_boosting_seconds,
-            part="columns",
-            package="xgboost",
-        ),
+        _of_columns("xgboost", "XGBoost's gradient boosting, where installed", _xgboost, package="xgboost"),
         Card(
             "words",
             "logistic regression on words and pairs of words",

@@ -129,25 +129,21 @@ def choose(
     (('a', 'b'), 1.0)
     """
 
-    def judge(*some: str) -> Choice:
+    def judge(*some: str) -> tuple[Choice, np.ndarray]:
+        """With it, bool [N]: where they say the given label."""
         mean = np.mean([probs[name] for name in some], axis=0)
-        return Choice(some, *choose_tau(given_labels, mean, prior, class_weight))
-
-    def is_right(choice: Choice) -> np.ndarray:
-        mean = np.mean([probs[name] for name in choice.names], axis=0)
-        return temper(mean, prior, choice.tau).argmax(1) == given_labels
-
-    def is_clear(choice: Choice) -> bool:
-        differ = is_right(choice) != right_together
-        gain = choice.score - together.score
-        return gain > _CLEARLY * error_of_difference(given_labels, differ, len(prior))
+        tau, score = choose_tau(given_labels, mean, prior, class_weight)
+        return Choice(some, tau, score), temper(mean, prior, tau).argmax(1) == given_labels
 
     names = list(likeliest(given_labels, probs))
-    together = judge(*names)
-    right_together = is_right(together)
-    fewer = [judge(*some) for size in range(len(names) - 1, 0, -1) for some in combinations(names, size)]
-    best = max([together, *filter(is_clear, fewer)], key=lambda choice: choice.score)
-    return best, {name: judge(name) for name in probs}
+    together, agrees = judge(*names)
+    best = together
+    for some in (some for size in range(len(names) - 1, 0, -1) for some in combinations(names, size)):
+        fewer, agree = judge(*some)
+        error = error_of_difference(given_labels, agrees != agree, len(prior))
+        if fewer.score > max(best.score, together.score + _CLEARLY * error):
+            best = fewer
+    return best, {name: judge(name)[0] for name in probs}
 
 
 def expected_seconds(members: Sequence[Member], dataset: NoisyDataset, folds: int) -> dict[str, float]:

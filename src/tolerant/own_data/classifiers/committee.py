@@ -22,7 +22,8 @@ class Committee:
     fitted: Mapping[str, Any]
     rows: Mapping[str, Callable[[NoisyDataset], Any]]
     prior: np.ndarray
-    """float64 [C]: how frequent each label was in the rows that they were fitted to."""
+    """float64 [C]: how frequent each label was in the rows that they were fitted to; where classes are to
+    count alike, how frequent each is by what they say."""
     tau: float
 
     @property

@@ -61,24 +61,13 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
     relabels = all(member.relabels for member in chosen)
     kept_rows = believed | relabels
     if not kept_rows.all() and held_out.any():
-        again = _mean(
-            [
-                kept.get(
-                    f"{member.name} again",
-                    partial(
-                        score_member,
-                        member,
-                        dataset,
-                        trial.parts,
-                        seed=settings.seed,
-                        sample_weight=task.sample_weight,
-                        trusted=task.reviewed,
-                        believed=believed,
-                    ),
-                ).out_of_fold
-                for member in chosen
-            ]
-        )
+        scored = [
+            kept.get(
+                f"{member.name} again", partial(score_member, member, task, trial.parts, believed=believed)
+            )
+            for member in chosen
+        ]
+        again = _mean([each.out_of_fold for each in scored])
         doubts = _mean([plain, again])
         prior = task.prior(task.used(believed))
         _, score = choose_tau(given[held_out], again.probs[held_out], prior, settings.class_weight)
@@ -93,25 +82,14 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         tau = _tau_of_true(task, plain, as_fitted, prior)
         if settings.class_weight == "balanced":
             prior = _share_said(as_fitted.probs[held_out])
-    weight = task.sample_weight
-    fit = partial(
-        fit_member,
-        dataset=dataset,
-        used=used,
-        seed=settings.seed,
-        sample_weight=weight,
-        trusted=task.reviewed,
-    )
-    committee = Committee(
-        {member.name: fitted for member, fitted in zip(chosen, side_by_side(fit, chosen), strict=True)},
-        {member.name: member.rows for member in chosen},
-        prior,
-        tau,
-    )
+    fitted = side_by_side(partial(fit_member, task=task, used=used), chosen)
+    names = [member.name for member in chosen]
+    rows = {member.name: member.rows for member in chosen}
+    committee = Committee(dict(zip(names, fitted, strict=True)), rows, prior, tau)
     prior = task.prior()
     probs = temper(doubts.probs, prior, trial.choice.tau)
     if not held_out.all():
-        own = committee.probs(dataset)
+        own, weight = committee.probs(dataset), task.sample_weight
         own = own if weight is None else as_if_unweighted(given, own, weight)
         probs = np.where(held_out[:, None], probs, own)
     warn_of_lost_classes(dataset, probs)

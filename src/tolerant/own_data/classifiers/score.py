@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.classifiers.member import Member, all_probs
 from tolerant.own_data.classifiers.rows import take
 from tolerant.own_data.classifiers.side_by_side import side_by_side
 from tolerant.own_data.out_of_fold import OutOfFold
+from tolerant.own_data.task import Task
 
 Parts = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -27,23 +28,9 @@ class Scored:
     time_s: float
 
 
-def score_member(
-    member: Member,
-    dataset: NoisyDataset,
-    parts: Parts,
-    *,
-    seed: int,
-    sample_weight: np.ndarray | None,
-    trusted: np.ndarray | None = None,
-    believed: np.ndarray | None = None,
-) -> Scored:
-    """Fit it to the first rows of each of the ``parts``, if ``believed``, and ask for those of the second.
-
-    Labels that are ``trusted`` stay as they are.
-
-    The folds go side by side, in threads: most of what these classifiers do holds no lock.
-    """
-    start = time.perf_counter()
+def score_member(member: Member, task: Task, parts: Parts, believed: np.ndarray | None = None) -> Scored:
+    """Fit it to the first rows of each of the ``parts``, if ``believed``, and ask for those of the second."""
+    start, dataset = time.perf_counter(), task.dataset
     X, labels = member.rows(dataset), dataset.given_labels
 
     def fold(number: int) -> np.ndarray:
@@ -51,41 +38,27 @@ def score_member(
         if believed is not None and len(np.unique(labels[train[believed[train]]])) >= 2:
             train = train[believed[train]]
         where = f"fold {number + 1} of {len(parts)}"
-        model = _naming(member, where, lambda: _fit(member, dataset, X, train, sample_weight, trusted, seed))
+        model = _naming(member, where, lambda: _fit(member, task, X, train))
         return _naming(member, where, lambda: all_probs(model, take(X, held_out), dataset.num_classes))
 
     found = OutOfFold.none_of(dataset)
     for (_, held_out), probs in zip(parts, side_by_side(fold, range(len(parts))), strict=True):
         found.probs[held_out], found.held_out[held_out] = probs, True
-    return Scored(member.name, found.unweighted(labels, sample_weight), time.perf_counter() - start)
+    return Scored(member.name, found.unweighted(labels, task.sample_weight), time.perf_counter() - start)
 
 
-def fit_member(
-    member: Member,
-    dataset: NoisyDataset,
-    used: np.ndarray,
-    *,
-    seed: int,
-    sample_weight: np.ndarray | None,
-    trusted: np.ndarray | None = None,
-) -> Any:
+def fit_member(member: Member, task: Task, used: np.ndarray) -> Any:
     """The member fitted to the rows ``used``."""
-    X = member.rows(dataset)
-    return _naming(member, "all rows", lambda: _fit(member, dataset, X, used, sample_weight, trusted, seed))
+    X = member.rows(task.dataset)
+    return _naming(member, "all rows", lambda: _fit(member, task, X, used))
 
 
-def _fit(
-    member: Member,
-    dataset: NoisyDataset,
-    X: Any,
-    index: np.ndarray,
-    sample_weight: np.ndarray | None,
-    trusted: np.ndarray | None,
-    seed: int,
-) -> Any:
-    weight, kept = (None if each is None else each[index] for each in (sample_weight, trusted))
-    labels = dataset.given_labels[index]
-    return member.fit(take(X, index), labels, weight, lambda: member.make(dataset, seed), kept)
+def _fit(member: Member, task: Task, X: Any, index: np.ndarray) -> Any:
+    """Labels that a person has decided stay as they are."""
+    weight, trusted = (None if each is None else each[index] for each in (task.sample_weight, task.reviewed))
+    labels = task.dataset.given_labels[index]
+    make = partial(member.make, task.dataset, task.settings.seed)
+    return member.fit(take(X, index), labels, weight, make, trusted)
 
 
 def _naming(member: Member, where: str, work: Callable[[], Any]) -> Any:

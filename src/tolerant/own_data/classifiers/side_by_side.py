@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 from tolerant.extras import extra
@@ -22,5 +25,24 @@ def side_by_side(function: Callable[[Any], Any], items: Sequence[Any]) -> list[A
 
     joblib = extra("joblib")
     parallel = joblib.Parallel(max(1, min(len(items), cores())), prefer="threads")
-    with quietly(), one_thread_in_libraries():
+    with quietly(), _filters_left_alone(), one_thread_in_libraries():
         return list(parallel(joblib.delayed(alone)(item) for item in items))
+
+
+@contextmanager
+def _filters_left_alone() -> Iterator[None]:
+    """Forests do not set the filters of warnings, which all threads share, anew for each tree.
+
+    Two that do so at once can empty them; then every tree warns, and no filter counts.
+    """
+    loops: Any = extra("sklearn.utils.parallel")
+    as_they_are: dict[str, Any] = dict.fromkeys(
+        ("resetwarnings", "simplefilter", "filterwarnings"), lambda *_, **__: None
+    )
+    loops.warnings = SimpleNamespace(
+        warn=warnings.warn, filters=[()], catch_warnings=nullcontext, **as_they_are
+    )
+    try:
+        yield
+    finally:
+        loops.warnings = warnings

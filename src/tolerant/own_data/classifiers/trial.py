@@ -60,16 +60,7 @@ def _try_all(members: Sequence[Member], task: Task, say: Say, kept: KeptScores, 
     say(f"Models: {names}, {f'in {len(parts)} folds' if parts else 'without folds'}{known}.")
     scored = {}
     for number, member in enumerate(members, 1):
-        score = partial(
-            score_member,
-            member,
-            dataset,
-            parts,
-            seed=settings.seed,
-            sample_weight=task.sample_weight,
-            trusted=task.reviewed,
-        )
-        scored[member.name] = kept.get(member.name, score)
+        scored[member.name] = kept.get(member.name, partial(score_member, member, task, parts))
         if most >= _WORTH_SAYING_S:
             say(f"  {number} of {len(members)}: {member.name}, {scored[member.name].time_s:.0f} s")
     held_out = next(iter(scored.values())).out_of_fold.held_out

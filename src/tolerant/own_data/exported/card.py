@@ -7,7 +7,7 @@ from tolerant.markdown import markdown_table, plain
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.run_folder import SavedRun
-from tolerant.suspects import RateInterval
+from tolerant.review.charts import rate_in_words
 
 
 def model_card(run: SavedRun, dataset: NoisyDataset, file: str) -> str:
@@ -19,7 +19,7 @@ def model_card(run: SavedRun, dataset: NoisyDataset, file: str) -> str:
     facts = {
         "Trained on": f"{len(dataset):,} rows of {run.title}",
         "Classes": ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else ""),
-        "Labels estimated to be wrong": _estimated(rate),
+        "Labels estimated to be wrong": "; ".join(rate_in_words(rate)),
         "Suspects": f"{len(suspects):,} rows; a person decided {suspects.num_reviewed:,}",
         **_facts_of_model(run),
         "Rows kept": "all" if suspects.kept_share is None else f"{suspects.kept_share:.1%}",
@@ -46,16 +46,6 @@ def model_card(run: SavedRun, dataset: NoisyDataset, file: str) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _estimated(rate: RateInterval) -> str:
-    """The share of wrong labels, as exactly as the screen and the page say it."""
-    if rate.at_least:
-        return f"at least {rate.estimate:.1%}; mistakes of rules do not show"
-    bounds = f"between {rate.low:.1%} and {rate.high:.1%}"
-    if rate.vague:
-        return f"{bounds}; the predictions cannot tell it more exactly"
-    return f"{rate.estimate:.1%}, {bounds}"
 
 
 def _facts_of_model(run: SavedRun) -> dict[str, str]:

@@ -115,7 +115,8 @@ class SavedRun:
 
     def reasons(self, dataset: NoisyDataset, suspects: Suspects) -> list[list[Reason]]:
         """Why each of the first suspects is one; ``dataset`` is what `load_rows` gives."""
-        return find_reasons(self.probs, dataset, self.encoder, suspects)
+        by_network = not isinstance(self.model, Committee)
+        return find_reasons(self.probs, dataset, self.encoder, suspects, by_network=by_network)
 
     def label_counts(self) -> np.ndarray:
         """int64 [C]: how many of the training rows had each label."""

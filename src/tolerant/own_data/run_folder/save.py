@@ -46,7 +46,10 @@ def save_run(
     write_tensors(folder / "audit.safetensors", _audit(learned, data), digest)
     write_json(folder / "history.json", history)
     title = Path(os.path.abspath(data.source.name)).name  # so that even "." has a name
-    reasons = find_reasons(learned.predict, data.dataset, data.encoder, learned.suspects)
+    by_network = isinstance(learned.fitted, TrainResult)
+    reasons = find_reasons(
+        learned.predict, data.dataset, data.encoder, learned.suspects, by_network=by_network
+    )
     write_list_and_page(folder, learned.suspects, data.dataset, history, reasons, title=title, limit=limit)
     spec = {**_spec(folder, learned, data), "fingerprint": fingerprint, DIGEST: digest, **model}
     write_json(folder / "spec.json", spec)
