@@ -60,13 +60,13 @@ name of the entity).
 Tables with columns of many words, more than 64 (with `--rows 4000`): R packages' tables of 600 rows and more
 with a class of 2 to 12 levels, four columns or more and such a column that is not different in most rows;
 classes with fewer than eight rows or less than one in a hundred left out, 16,000 rows at most
-(`numpy.random.default_rng(0).permutation`, in their order), no row names. By an even SHA-256 of the name apart,
-so that nothing was chosen on them (`results/bench/models_words_apart.jsonl`): openintro nycflights (class:
-origin) and mlb_teams (league_id; without division_id), dslabs polls_us_election_2016 (grade), plyr baseball
-(lg; without id), stevedata usa_migration (category) and fakeAPI (schooltype; without uid). The others were there
-to choose on: carData MplsStops, modeldata hotel_rates, openintro mn_police_use_of_force and get_it_dunn_run,
-sandwich InstInnovation, dplyr storms, stevedata eq_passengercars, Stat2Data Kershaw, nycflights13 planes,
-bakeoff challenges.
+(`numpy.random.default_rng(0).permutation`, in their order), no row names. Those with an even SHA-256 of the
+name are apart, so that nothing was chosen on them (`results/bench/models_words_apart.jsonl`): openintro
+nycflights (class: origin) and mlb_teams (league_id; without division_id), dslabs polls_us_election_2016
+(grade), plyr baseball (lg; without id), stevedata usa_migration (category) and fakeAPI (schooltype; without
+uid). The others were there to choose on: carData MplsStops, modeldata hotel_rates, openintro
+mn_police_use_of_force and get_it_dunn_run, sandwich InstInnovation, dplyr storms, stevedata
+eq_passengercars, Stat2Data Kershaw, nycflights13 planes, bakeoff challenges.
 
 Noise: uniform (20 %, of texts also 40 %), class-dependent (20 % in all, each class to another one), one-way
 (40 % of the rarest class given the most frequent one; tables), rules (the rules' majority; texts).

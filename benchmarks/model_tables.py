@@ -22,6 +22,12 @@ FILES = {
     "texts": "models.jsonl",
     "texts-apart": "models_held_out_texts.jsonl",
 }
+# Of those kinds on which nothing was chosen, the README has these.
+BRIEF = {
+    "tables-apart": "tables",
+    "words-apart": "tables with columns of many words",
+    "texts-apart": "sets of texts",
+}
 COLUMNS = {
     "score": "score",
     "accuracy": "accuracy",
@@ -70,7 +76,7 @@ def brief(results: Path) -> str:
         for row in stored(results / "bench" / "features.jsonl")
         if (row["data"], row["features"]) == ("cifar10n-worse", "lite0")
     ]
-    apart = {kind: _problems(results, kind) for kind in ("tables-apart", "texts-apart")}
+    apart = {kind: _problems(results, kind) for kind in BRIEF}
     if not (photographs and all(apart.values())):
         return NO_ROWS
     body = []
@@ -88,8 +94,7 @@ def brief(results: Path) -> str:
         around = [way for way in others if way.startswith(CLEANLAB)]
         groups = (around, [way for way in others if way not in around])
         by_score = [max(group, key=lambda way: means[way]["score"]) for group in groups]
-        what = kind.removesuffix("-apart")
-        about = f"{len({data for data, _ in problems})} {'sets of ' if what == 'texts' else ''}{what}"
+        about = f"{len({data for data, _ in problems})} {BRIEF[kind]}"
         for name in ("score", "ranking", "time_s"):
             best = [
                 way if name == "time_s" else max(group, key=lambda way: means[way][name])
@@ -100,14 +105,13 @@ def brief(results: Path) -> str:
             body.append([first, COLUMNS[name], _shown(name, means[OURS][name]), *cells])
         gaps = _gaps(problems, OURS)
         worst = max(gaps.values())
-        near.append(
-            f"{_near(gaps)} of {len(gaps)} sets of labels of {what} (at worst {worst:.1f} points below)"
-        )
+        what = BRIEF[kind].removeprefix("sets of ")
+        near.append(f"{_near(gaps)} of {len(gaps)} for {what} (at worst {worst:.1f} points below)")
     head = ["", "", "tolerant", "cleanlab around its best model", "best model of scikit-learn alone"]
     return (
         f"{unbroken(markdown_table(head, body, 'llr'))}\n\n"
-        f"On {' and '.join(near)} the score is at most a point below that of the best other method there, "
-        "which nobody knows beforehand."
+        "The score is at most a point below that of the best other method of each set of labels, which nobody "
+        f"knows beforehand, on {', '.join(near[:-1])} and {near[-1]}."
     )
 
 
