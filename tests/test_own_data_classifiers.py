@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_blobs, make_classification
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import average_precision_score, recall_score
 from sklearn.naive_bayes import ComplementNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -604,6 +604,8 @@ def test_weights_and_groups_reach_the_classifier(blobs):
     ("options", "message"),
     [
         ({"model": LinearSVC()}, "LinearSVC has none. Wrap it: sklearn.calibration.CalibratedClassifierCV"),
+        ({"model": LinearRegression()}, "must be a classifier; LinearRegression is a regressor"),
+        ({"model": LogisticRegression}, r"not its class; write LogisticRegression\(\)"),
         ({"model": "linear", "epochs": 3}, "epochs is for networks"),
         ({"model": "linear", "loss": "mae"}, "loss must be one of"),
         ({"model": "words"}, r"model 'words' .* does not suit these rows; these do: linear, linear-1"),
@@ -621,8 +623,28 @@ def test_a_classifier_that_fails_is_named_with_the_fold(blobs):
     X, given, _ = blobs
     X = X.copy()
     X[3, 0] = np.nan
-    with pytest.raises(ValueError, match=r"'own' failed on fold \d of 2: (?s:.)*NaN(?s:.)*put an imputer"):
-        NoisyLabelClassifier(model=LogisticRegression(), folds=2).fit(X, given)
+    message = r"classifier LogisticRegression failed on fold \d of 2: (?s:.)*NaN(?s:.)*put an imputer"
+    with pytest.raises(ValueError, match=message):
+        NoisyLabelClassifier(model=make_pipeline(LogisticRegression()), folds=2).fit(X, given)
+    with pytest.raises(ValueError, match="contains NaN") as failed:
+        NoisyLabelClassifier(folds=2).fit(X, given)
+    assert "put an imputer" in failed.value.__notes__[0]
+
+
+class RunsOut(LogisticRegression):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RunsOut:
+        raise MemoryError("no room for the rows.")
+
+
+def test_whatever_a_classifier_fails_with_the_fold_is_said_and_no_advice_on_gaps(blobs):
+    X, given, _ = blobs
+    with pytest.raises(MemoryError, match=r"no room for the rows\.") as failed:
+        NoisyLabelClassifier(model=RunsOut(), folds=2).fit(X, given)
+    assert re.fullmatch(r"The classifier RunsOut failed on fold \d of 2\.", failed.value.__notes__[0])
+    with pytest.raises(
+        ValueError, match=r"KNeighborsClassifier failed .*sample_weight\. Leave.* that does\.$"
+    ):
+        NoisyLabelClassifier(model=KNeighborsClassifier(), loss="lq", folds=2).fit(X, given)
 
 
 def test_class_weight_moves_predictions_towards_the_rare_class():
