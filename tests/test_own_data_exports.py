@@ -57,6 +57,7 @@ def test_amounts_with_the_sign_of_one_currency_are_numbers(cells, separator, num
     [
         ["31-Dec-2023", "01-jan-2024"],
         ["Dec 31, 2023", "January 1, 2024"],
+        ["Dec 31 2023", "Jan 01 2024"],
         ["31 December 2023", "1 Jan 2024"],
         ["31-DEC-2023 00:00", "1-JAN-2024 00:00:00"],
     ],
