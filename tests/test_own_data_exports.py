@@ -70,6 +70,12 @@ def test_dates_with_english_months_are_days(cells):
         as_dates(pd.Series(["Feb 30, 2024", *["Jan 1, 2024"] * 9]), "when")
 
 
+def test_cells_that_are_no_numbers_are_said_to_be_alike():
+    cells = pd.Series(["T", "T", *["0.5"] * 30])
+    with pytest.raises(ValueError, match=r"except for 2 cells, all alike \(first: 'T' in row 0\)"):
+        as_numbers(cells, "rain")
+
+
 def test_blank_rows_are_left_out_and_the_others_keep_their_numbers(tmp_path):
     blank = ("", " ", "", "")
     path = as_excel(tmp_path / "rows.csv", [*ROWS, blank, *ROWS, blank, blank])

@@ -92,9 +92,10 @@ def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
         if len(bad) > (1 - MOSTLY_NUMBERS) * (~empty).sum():
             return None, empty
         if len(bad):
+            alike = len(bad) > 1 and len(set(words[bad].tolist())) == 1  # a sign with a meaning, no slips
             raise ValueError(
-                f"column {name!r} holds numbers except for {len(bad)} cells (first: "
-                f"{words[bad[0]]!r} in row {series.index[bad[0]]}); correct them (empty means "
+                f"column {name!r} holds numbers except for {len(bad)} cells{', all alike' if alike else ''} "
+                f"(first: {words[bad[0]]!r} in row {series.index[bad[0]]}); correct them (empty means "
                 f"missing), or pass categorical=[{name!r}] (--categorical {name!r})"
             )
     infinite = np.flatnonzero(np.isinf(numbers))
