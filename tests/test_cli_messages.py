@@ -111,6 +111,14 @@ def test_a_list_that_means_little_says_so(num_rows, num_doubted, said, tmp_path,
     assert [words for words in ("no evidence yet", "too weak to judge") if words in output] == said
 
 
+def test_the_command_for_a_sample_can_be_pasted_and_one_row_is_one(tmp_path, capsys):
+    suspects = find_suspects((np.arange(60) < 1).astype(int), np.tile([0.9, 0.1], (60, 1)))
+    print_suspects(suspects.with_lower_bound(), tmp_path / "my run", "tolerant train rows.csv")
+    output = capsys.readouterr().out
+    assert f"tolerant audit '{tmp_path / 'my run'}' --sample 100" in output
+    assert "; 1 row looks like another class." in output
+
+
 def test_a_label_cannot_steer_the_terminal(tmp_path):
     """Titles, colours and the direction of a line are shown as escapes, in tables, lines and warnings."""
     steering = "\x1b]0;owned\x07\x1b[31mred\u202e"

@@ -1010,6 +1010,20 @@ def test_new_rows_with_gaps_where_training_had_none(tmp_path: Path) -> None:
     assert len(caught) == 1
 
 
+def test_gaps_in_many_columns_are_one_sentence(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(7)]
+    rows = [",".join([*(str(row + place) for place in range(7)), "ab"[row % 2]]) for row in range(4)]
+    features = InputEncoder.fit(
+        load(write(tmp_path / "x.csv", "\n".join([",".join([*names, "label"]), *rows])))
+    )
+    new = "\n".join([",".join(names), ",,,,,,7", "1,,,,,,"])
+    with pytest.warns(
+        UserWarning, match=r"some of 2 rows .* one of 7 columns .*: 'c0' \(1\), .*, \.\.\."
+    ) as caught:
+        Source(str(write(tmp_path / "new.csv", new))).read(features)
+    assert len(caught) == 1
+
+
 def test_a_column_of_names_is_named(tmp_path: Path) -> None:
     path = people(tmp_path, who=[f"person {row}" for row in range(80)])
     with pytest.warns(

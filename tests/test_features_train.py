@@ -13,9 +13,11 @@ from PIL import Image
 
 from tolerant import NoisyLabelClassifier
 from tolerant.data import Source, features
+from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features.hubs import Hub
 from tolerant.extras import install_command
 from tolerant.own_data import load_run
+from tolerant.own_data.choose_features import choose_extractor
 from tolerant.suspects import find_suspects
 from tolerant.suspects.evidence import find_evidence
 
@@ -289,6 +291,28 @@ def test_a_network_learns_from_columns_words_and_features(tmp_path, monkeypatch)
     data = run.load_rows()
     reasons = run.reasons(data, run.suspects(data))
     assert {name for some in reasons for name, _ in some} == {"size"}
+
+
+def test_what_takes_minutes_is_said_before(monkeypatch):
+    """Features of long texts; a log file shows no bar."""
+
+    class Begun(Exception):
+        pass
+
+    def compute(*_: object) -> None:
+        raise Begun
+
+    module = "tolerant.own_data.choose_features."
+    monkeypatch.setattr(module + "default_extractor", lambda kind: "minilm")
+    monkeypatch.setattr(module + "load_extractor", lambda *_: None)
+    monkeypatch.setattr(module + "agreements", compute)
+    texts, labels = sentences(2500, 0)
+    data = NoisyDataset(np.array(texts), labels, None, ("animal", "vehicle"), kind="text")
+    said: list[str] = []
+    with pytest.raises(Begun):
+        choose_extractor(data, "auto", device="cpu", say=said.append)
+    assert said[0].startswith("Computing features of minilm for 2,000 of 2,500 texts")
+    assert said[0].endswith("Without: --features none")
 
 
 def test_words_and_meaning_side_by_side(tmp_path, monkeypatch):

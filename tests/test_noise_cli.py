@@ -11,8 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from tolerant.cli.noise import Kind, noise
-from tolerant.data import load
+from tolerant.data import Source, load
 from tolerant.noise import KINDS, Manifest, corrupt, instance_dependent, uniform
+from tolerant.own_data.corrected_rows import CorrectedRows
 
 app = typer.Typer()
 app.command()(noise)
@@ -156,3 +157,16 @@ def test_mistakes(
     assert result.exit_code != 0
     assert message in said
     assert not list(tmp_path.iterdir())
+
+
+def test_ids_are_those_that_a_training_recognises(tmp_path: Path) -> None:
+    rows = [f"case-{number},{number % 7},{'ab'[number % 2]}" for number in range(100)]
+    (tmp_path / "cases.csv").write_text("\n".join(["case,measure,label", *rows]))
+    result = run(tmp_path / "cases.csv", "--rate", 0.4, "--out", tmp_path / "noisy.csv")
+    assert "Column 'case' names the rows" in result.output
+    written = read_csv(tmp_path / "noisy.csv")
+    source = Source(str(tmp_path / "cases.csv")).with_roles(lambda line: None)  # as `tolerant train` does
+    data = CorrectedRows.read(source, [tmp_path / "noisy.csv"])
+    names = np.array(data.dataset.class_names)
+    assert data.dataset.ids.tolist() == written["id"].tolist()
+    assert names[data.corrected.given_labels].tolist() == written["given_label"].tolist()

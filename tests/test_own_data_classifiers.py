@@ -24,7 +24,7 @@ from sklearn.datasets import make_blobs, make_classification
 from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import average_precision_score, recall_score
 from sklearn.naive_bayes import ComplementNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -112,7 +112,7 @@ def test_a_class_that_is_never_predicted_is_named_and_the_advice_helps(tmp_path)
     frame[["age", "pays", "label"]].assign(age=30).to_csv(tmp_path / "rows.csv", index=False)
     new = ("predict", tmp_path / "run", tmp_path / "rows.csv", "--out", tmp_path / "p.csv")
     network = ("train", tmp_path / "rows.csv", "--out", tmp_path / "run", "--epochs", 3, "--folds", 2)
-    with pytest.warns(UserWarning, match=r"hardly recognises 'yes'.*--class-weight balanced"):
+    with pytest.warns(UserWarning, match=r"hardly recognises 'yes'.*Unless.*--class-weight balanced"):
         tolerant(*network)
     with pytest.warns(UserWarning, match=r"no row is labelled 'yes' \(1\d% .*--class-weight balanced"):
         tolerant(*new)
@@ -639,6 +639,8 @@ def test_weights_and_groups_reach_the_classifier(blobs):
     ("options", "message"),
     [
         ({"model": LinearSVC()}, "LinearSVC has none. Wrap it: sklearn.calibration.CalibratedClassifierCV"),
+        ({"model": LinearRegression()}, "must be a classifier; LinearRegression is a regressor"),
+        ({"model": LogisticRegression}, r"not its class; write LogisticRegression\(\)"),
         ({"model": "linear", "epochs": 3}, "epochs is for networks"),
         ({"model": "linear", "loss": "mae"}, "loss must be one of"),
         ({"model": "words"}, r"model 'words' .* does not suit these rows; these do: linear, linear-1"),
@@ -656,8 +658,28 @@ def test_a_classifier_that_fails_is_named_with_the_fold(blobs):
     X, given, _ = blobs
     X = X.copy()
     X[3, 0] = np.nan
-    with pytest.raises(ValueError, match=r"'own' failed on fold \d of 2: (?s:.)*NaN(?s:.)*put an imputer"):
-        NoisyLabelClassifier(model=LogisticRegression(), folds=2).fit(X, given)
+    message = r"classifier LogisticRegression failed on fold \d of 2: (?s:.)*NaN(?s:.)*put an imputer"
+    with pytest.raises(ValueError, match=message):
+        NoisyLabelClassifier(model=make_pipeline(LogisticRegression()), folds=2).fit(X, given)
+    with pytest.raises(ValueError, match="contains NaN") as failed:
+        NoisyLabelClassifier(folds=2).fit(X, given)
+    assert "put an imputer" in failed.value.__notes__[0]
+
+
+class RunsOut(LogisticRegression):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RunsOut:
+        raise MemoryError("no room for the rows.")
+
+
+def test_whatever_a_classifier_fails_with_the_fold_is_said_and_no_advice_on_gaps(blobs):
+    X, given, _ = blobs
+    with pytest.raises(MemoryError, match=r"no room for the rows\.") as failed:
+        NoisyLabelClassifier(model=RunsOut(), folds=2).fit(X, given)
+    assert re.fullmatch(r"The classifier RunsOut failed on fold \d of 2\.", failed.value.__notes__[0])
+    with pytest.raises(
+        ValueError, match=r"KNeighborsClassifier failed .*sample_weight\. Leave.* that does\.$"
+    ):
+        NoisyLabelClassifier(model=KNeighborsClassifier(), loss="lq", folds=2).fit(X, given)
 
 
 def test_class_weight_moves_predictions_towards_the_rare_class():

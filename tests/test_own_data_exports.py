@@ -57,6 +57,7 @@ def test_amounts_with_the_sign_of_one_currency_are_numbers(cells, separator, num
     [
         ["31-Dec-2023", "01-jan-2024"],
         ["Dec 31, 2023", "January 1, 2024"],
+        ["Dec 31 2023", "Jan 01 2024"],
         ["31 December 2023", "1 Jan 2024"],
         ["31-DEC-2023 00:00", "1-JAN-2024 00:00:00"],
         ["31 DECEMBER 2023", "1 Jan. 2024"],
@@ -70,6 +71,12 @@ def test_dates_with_english_months_are_days(cells):
     assert as_dates(pd.Series(["Sept 3, 2024", "Sep. 4, 2024"]), "when")[0].tolist() == [19969, 19970]
     with pytest.raises(ValueError, match=r"holds dates except for 1 cells .*Feb 30, 2024"):
         as_dates(pd.Series(["Feb 30, 2024", *["Jan 1, 2024"] * 9]), "when")
+
+
+def test_cells_that_are_no_numbers_are_said_to_be_alike():
+    cells = pd.Series(["T", "T", *["0.5"] * 30])
+    with pytest.raises(ValueError, match=r"except for 2 cells, all alike \(first: 'T' in row 0\)"):
+        as_numbers(cells, "rain")
 
 
 def test_blank_rows_are_left_out_and_the_others_keep_their_numbers(tmp_path):

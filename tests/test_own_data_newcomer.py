@@ -107,7 +107,15 @@ def test_numbers_that_differ_in_every_row_are_learnt_from(frame, tmp_path):
     assert roles(numbers, tmp_path) == ({}, "")
     called_ids = numbers.rename(columns={"weight": "customer_id"})
     assert roles(called_ids, tmp_path)[0] == {"id": "customer_id"}
-    assert roles(called_ids.head(64), tmp_path) == ({}, ""), "of few rows they may be categories"
+    assert roles(called_ids.head(19), tmp_path) == ({}, ""), "of few rows all may differ by chance"
+
+
+def test_ids_of_few_rows_are_ids_too(frame, tmp_path):
+    """Of a table that is sorted by class they tell the class."""
+    few = frame[["age", "label"]][:40].assign(rownames=np.random.default_rng(0).permutation(40))
+    assert roles(few, tmp_path)[0] == {"id": "rownames"}
+    assert roles(few[:19], tmp_path)[0] == {}
+    assert roles(few.rename(columns={"rownames": "points"}), tmp_path)[0] == {}
 
 
 @pytest.mark.parametrize("name", ["PassengerId", "userID", "rownames", "row number", "subject.id"])

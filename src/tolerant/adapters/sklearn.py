@@ -307,6 +307,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         try:
             return validate_data(self, X, **options)
         except ValueError as error:
+            if "contains NaN" in str(error):
+                error.add_note(
+                    "Here: put an imputer before it, as in make_pipeline(SimpleImputer(), "
+                    "NoisyLabelClassifier()), name a model of your own that takes gaps, or encode a frame: "
+                    "tolerant.data.TableEncoder.fit(X).transform(X)."
+                )
             if "could not convert string" not in str(error):
                 raise
             raise ValueError(

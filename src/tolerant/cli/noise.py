@@ -74,7 +74,8 @@ def noise(
     manifest_path = out.with_suffix(".manifest.json")
     for path in (out, manifest_path):
         check_not_read(path, [read for read in (source, matrix, outside) if read is not None])
-    dataset = opt.make_source(source, data_options, beside=outside).load()
+    # The columns as `tolerant train` takes them: by another id its rows would not be found.
+    dataset = opt.make_source(source, data_options, beside=outside).with_roles(echo).load()
     true = dataset.given_labels if dataset.true_labels is None else dataset.true_labels
     given = {
         "rate": rate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,21 +65,22 @@ def print_suspects(suspects: Suspects, folder: Path, next_command: str) -> None:
     """How many labels are wrong, the ten worst, where to look, what to do next."""
     from tolerant.own_data.plan import LEAST_TO_PRUNE
 
-    rate = suspects.noise_rate
+    rate, run = suspects.noise_rate, shlex.quote(str(folder))
     echo(
         f"\n{suspects.num_rows:,} rows, {len(suspects.class_names)} classes. {_rate_sentence(rate)}; "
-        f"{len(suspects):,} rows look like another class"
+        + ("1 row looks" if len(suspects) == 1 else f"{len(suspects):,} rows look")
+        + " like another class"
         + (f"; {suspects.num_reviewed:,} reviewed ones are not listed." if suspects.num_reviewed else ".")
     )
     if rate.at_least:
         echo(
             "A few words tell nearly every label, as if rules had made them: mistakes of rules do not show,\n"
-            f"there may be many more. To know the share: tolerant audit {folder} --sample 100"
+            f"there may be many more. To know the share: tolerant audit {run} --sample 100"
         )
     elif rate.vague:
         echo(
             "The predictions cannot tell the share more exactly. "
-            f"To know it: tolerant audit {folder} --sample 100"
+            f"To know it: tolerant audit {run} --sample 100"
         )
     if suspects.num_rows < LEAST_TO_PRUNE:
         echo(

@@ -181,7 +181,7 @@ def _is_name(word: str) -> bool:
 
 def _number_rows(numbers: np.ndarray, series: Any, name: str) -> bool:
     """Whether they count the rows, or differ in all of them in a column that is called like an id."""
-    if len(numbers) <= MAX_CATEGORIES or not (numbers % 1 == 0).all():  # a missing one is NaN
+    if len(numbers) < _FEWEST_NAMED or not (numbers % 1 == 0).all():  # a missing one is NaN
         return False
     if counts_rows(numbers):
         return True

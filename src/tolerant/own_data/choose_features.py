@@ -11,7 +11,13 @@ from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_e
 from tolerant.data.features.bundled import LITE_SIZE
 from tolerant.own_data.network import PRETRAINED, has_photographs
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.text_features import LEAST_TO_CHOOSE, MOST_UNASKED, agreements, is_clearly_better
+from tolerant.own_data.text_features import (
+    LEAST_TO_CHOOSE,
+    MOST_ASKED,
+    MOST_UNASKED,
+    agreements,
+    is_clearly_better,
+)
 from tolerant.train.networks.pretrained import Tune
 
 AUTO, NONE = "auto", "none"
@@ -93,6 +99,12 @@ def _choose_for_texts(dataset: NoisyDataset, device: str, say: Say, beside_words
         say(f"Trained on words: features of so many texts take long without a GPU. With: --features {name}")
         return None
     extractor = load_extractor(name, "text", device)
+    # Before the minutes that long texts take on a processor; a bar is shown on terminals only.
+    asked = f"{MOST_ASKED:,} of {len(dataset):,}" if len(dataset) > MOST_ASKED else f"{len(dataset):,}"
+    say(
+        f"Computing features of {name} for {asked} texts, to see whether they tell more than words. "
+        f"Without: --features {NONE}"
+    )
     found = agreements(dataset, extractor)
     better = is_clearly_better(found.features, found.words)
     taken = (

@@ -68,6 +68,8 @@ def has_photographs(dataset: NoisyDataset) -> bool:
 def _make(dataset: NoisyDataset, settings: Settings) -> nn.Module:
     """What the user's function makes for rows of this shape."""
     model = settings.model
+    if isinstance(model, type) and hasattr(model, "get_params"):  # to call it would set its parameters
+        raise ValueError(f"model must be a classifier, not its class; write {model.__name__}().")
     if not callable(model) or isinstance(model, nn.Module):  # one instance could not start anew in each fold
         raise ValueError(
             "model must be 'auto', a name, a classifier, or a function (input_shape, num_classes) -> "

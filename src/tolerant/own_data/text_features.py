@@ -18,7 +18,7 @@ MOST_UNASKED = 20_000  # texts of which a processor computes features without be
 LEAST_TO_CHOOSE = 300  # with fewer texts the better one is better by chance
 # Of all texts together: a run of characters for each takes 8 bytes, and each fold a copy of its own.
 MOST_CHARACTERS = 20_000_000
-_ROWS, _FOLDS = 2000, 3
+MOST_ASKED, _FOLDS = 2000, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ def agreements(dataset: NoisyDataset, extractor: Extractor) -> Agreements:
     No true label is needed: of two models that did not train on a row, the one that gives its label more
     often has learnt more.
     """
-    index = np.sort(np.random.default_rng(0).permutation(len(dataset))[:_ROWS])
+    index = np.sort(np.random.default_rng(0).permutation(len(dataset))[:MOST_ASKED])
     texts, given = np.asarray(dataset.free_texts)[index], dataset.given_labels[index]
     words = TextEncoder.fit(texts)
     with warnings.catch_warnings(action="ignore"):  # of texts without a known word: said in training

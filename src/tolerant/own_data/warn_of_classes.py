@@ -33,7 +33,8 @@ def warn_of_lost_classes(dataset: NoisyDataset, probs: np.ndarray) -> None:
     if lost:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
         warn_caller(
-            f"the model hardly recognises {', '.join(lost[:5])}{more}, so rows of that class are listed "
-            "whether right or wrong, and the noise rate means little. A rare class looks like noise. To have "
-            "it predicted: class_weight='balanced' (--class-weight balanced)"
+            f"the model hardly recognises {', '.join(lost[:5])}{more}. Unless most of these labels are "
+            "wrong, rows of that class are listed whether right or wrong, and the noise rate means little: a "
+            "rare class looks like noise. To have it predicted: class_weight='balanced' (--class-weight "
+            "balanced)"
         )

@@ -17,7 +17,7 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "#n/a"})
 # A column of numbers with a few words in it is a typing error; one with many is a set of codes.
 MOSTLY_NUMBERS = 0.9
 # Dates that mean one thing everywhere, with or without a time: 2024-12-31, 2024/12/31, 31.12.2024, and with
-# an English month 31-Dec-2024 and Dec 31, 2024.
+# an English month 31-Dec-2024, Dec 31, 2024 and Dec 31 2024.
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 _CLOCK = r"(?: (?P<hour>\d{1,2})(?P<rest>:\d{2}(?::\d{2}(?:\.\d+)?)?))?"
 _MONTHS = (
@@ -30,7 +30,7 @@ _DATES = (
     rf"(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}}){_CLOCK}",
     rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}}){_CLOCK}",
     rf"(?P<day>\d{{1,2}})[ -](?P<month>{_MONTH})[ -](?P<year>\d{{4}}){_CLOCK}",
-    rf"(?P<month>{_MONTH}) (?P<day>\d{{1,2}}), (?P<year>\d{{4}}){_CLOCK}",
+    rf"(?P<month>{_MONTH}) (?P<day>\d{{1,2}}),? (?P<year>\d{{4}}){_CLOCK}",
 )
 # 12/11/2024 is a date only in a column that shows, by a day after the 12th, which of the numbers is the day.
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
@@ -95,9 +95,10 @@ def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
         if len(bad) > (1 - MOSTLY_NUMBERS) * (~empty).sum():
             return None, empty
         if len(bad):
+            alike = len(bad) > 1 and len(set(words[bad].tolist())) == 1  # a sign with a meaning, no slips
             raise ValueError(
-                f"column {name!r} holds numbers except for {len(bad)} cells (first: "
-                f"{words[bad[0]]!r} in row {series.index[bad[0]]}); correct them (empty means "
+                f"column {name!r} holds numbers except for {len(bad)} cells{', all alike' if alike else ''} "
+                f"(first: {words[bad[0]]!r} in row {series.index[bad[0]]}); correct them (empty means "
                 f"missing), or pass categorical=[{name!r}] (--categorical {name!r})"
             )
     infinite = np.flatnonzero(np.isinf(numbers))

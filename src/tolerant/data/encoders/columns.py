@@ -17,6 +17,7 @@ from tolerant.extras import extra
 from tolerant.progress import progress_bar
 
 ColumnKind = Literal["number", "date", "category"]
+_MOST_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,8 @@ class TableEncoder:
         >>> [news[:40] for news in encoder.news(pandas.DataFrame({"sex": ["f", "m"], "age": [40, None]}))]
         ["no word in the column 'sex' is known fro", '1 of 2 rows have no value in the column ']
         """
-        strange, new_words, gaps = [], [], []
+        strange, new_words = [], []
+        gaps: dict[str, int] = {}
         share = f"of {len(frame):,} rows have"
         for column in self.columns:
             words, empty = as_words(frame[column.name])
@@ -183,12 +185,8 @@ class TableEncoder:
                         "columns decide"
                     )
             if not column.missing and empty.any():
-                gaps.append(
-                    f"{empty.sum():,} {share} no value in the column {column.name!r}, in which no training "
-                    "row had a missing one. A number or date counts as the mean of the training rows, a word "
-                    "as none of the known ones"
-                )
-        return [*strange, *new_words, *gaps]
+                gaps[column.name] = int(empty.sum())
+        return [*strange, *new_words, *_say_gaps(gaps, share)]
 
     def to_dict(self) -> dict[str, Any]:
         """A value for JSON, from which `from_dict` makes the same encoder."""
@@ -200,6 +198,25 @@ class TableEncoder:
             return cls(tuple(map(_read_column, value["columns"])))
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is not a saved table encoder: {error!r}") from error
+
+
+def _say_gaps(gaps: dict[str, int], share: str) -> list[str]:
+    """One sentence, however many columns there are: a table of 80 has a gap in many of them."""
+    if not gaps:
+        return []
+    meaning = "A number or date counts as the mean of the training rows, a word as none of the known ones"
+    if len(gaps) == 1:
+        [(name, count)] = gaps.items()
+        return [
+            f"{count:,} {share} no value in the column {name!r}, in which no training row had a missing one. "
+            f"{meaning}"
+        ]
+    listed = ", ".join(f"{name!r} ({count:,})" for name, count in [*gaps.items()][:_MOST_LISTED])
+    more = ", ..." if len(gaps) > _MOST_LISTED else ""
+    return [
+        f"some {share} no value in one of {len(gaps)} columns in which no training row had a missing one: "
+        f"{listed}{more}. {meaning}"
+    ]
 
 
 def _read_column(value: Any) -> Column:

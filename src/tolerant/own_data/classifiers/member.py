@@ -31,6 +31,8 @@ class Member:
     """Fit L_q by reweighting; None: what the classifier minimises itself."""
     relabels: bool = False
     """As its card says."""
+    title: str | None = None
+    """What errors call it; None: its name."""
 
     def fit(
         self,
@@ -49,6 +51,11 @@ class Member:
 
         if not self.q:
             return fit(weight)
+        if not takes_weights(make()):
+            raise ValueError(
+                "loss 'lq' is minimised by weights of the rows, and its fit takes no sample_weight. Leave "
+                "the loss out, or take a classifier that does"
+            )
         num_classes = int(labels.max()) + 1
         return fit_lq(fit, lambda model: all_probs(model, X, num_classes), labels, weight, self.q)[0]
 
@@ -66,7 +73,8 @@ def named_member(name: str, q: float | None = None) -> Member:
 def own_member(model: Any, q: float | None = None) -> Member:
     """A user's own classifier, copied for each fit."""
     clone = extra("sklearn.base").clone
-    return Member(OWN, lambda dataset, seed: _seeded(clone(model), seed), whole, q)
+    title = type(model.steps[-1][1] if hasattr(model, "steps") else model).__name__
+    return Member(OWN, lambda dataset, seed: _seeded(clone(model), seed), whole, q, title=title)
 
 
 def is_classifier(model: Any) -> bool:
@@ -76,6 +84,11 @@ def is_classifier(model: Any) -> bool:
 
 def check_classifier(model: Any) -> None:
     """A ValueError if rows cannot be judged by it."""
+    if isinstance(model, extra("sklearn.base").RegressorMixin):  # it cannot be wrapped
+        raise ValueError(
+            f"model must be a classifier; {type(model).__name__} is a regressor, which predicts numbers. "
+            "Take the classifier of its kind, such as LogisticRegression or RandomForestClassifier."
+        )
     if not hasattr(model, "predict_proba"):
         raise ValueError(
             f"model must have predict_proba, by which labels are doubted; {type(model).__name__} has none. "

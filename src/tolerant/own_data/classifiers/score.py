@@ -63,10 +63,24 @@ def _fit(member: Member, task: Task, X: Any, index: np.ndarray) -> Any:
 
 def _naming(member: Member, where: str, work: Callable[[], Any]) -> Any:
     """What ``work`` returns; if it fails, the error says which classifier it was, and where."""
+    who = f"the classifier {member.title or repr(member.name)} failed on {where}"
     try:
         return work()
     except (ValueError, TypeError) as error:
+        why = str(error).rstrip(". \n")
         raise (TypeError if isinstance(error, TypeError) else ValueError)(
-            f"the classifier {member.name!r} failed on {where}: {error}. If it cannot take missing values or "
-            "words, put an imputer or encoder before it: sklearn.pipeline.make_pipeline(...)."
+            f"{who}: {why}. {_way_out(why)}".rstrip()
         ) from error
+    except Exception as error:  # of a library or a user's own: its kind may be caught by name
+        error.add_note(f"{who[0].upper()}{who[1:]}.")
+        raise
+
+
+def _way_out(why: str) -> str:
+    """Advice for what most classifiers cannot take."""
+    if any(words in why for words in ("NaN", "missing", "string to float", "dtype")):
+        return (
+            "If it cannot take missing values or words, put an imputer or encoder before it: "
+            "sklearn.pipeline.make_pipeline(...)."
+        )
+    return ""
