@@ -110,8 +110,8 @@ def brief(results: Path) -> str:
     head = ["", "", "tolerant", "cleanlab around its best model", "best model of scikit-learn alone"]
     return (
         f"{unbroken(markdown_table(head, body, 'llr'))}\n\n"
-        "The score is at most a point below that of the best other method of each set of labels, which nobody "
-        f"knows beforehand, on {', '.join(near[:-1])} and {near[-1]}."
+        "The score is at most a point below that of the best other method of each set of labels, which "
+        f"nobody knows beforehand, on {', '.join(near[:-1])} and {near[-1]}."
     )
 
 
