@@ -186,7 +186,7 @@ def test_model_tables_set_ours_beside_the_best_of_others(tmp_path: Path) -> None
         for data in ("b", "a")
         for way, score in scores.items()
     ]
-    for file in ("models_keel", "models_held_out_texts", "models"):
+    for file in ("models_keel", "models_words_apart", "models_held_out_texts", "models"):
         write(tmp_path / "bench" / f"{file}.jsonl", rows)
     assert tables.models(tmp_path, "texts") == "No stored rows yet."  # somebody boosted: these are tables
     text = tables.models(tmp_path, "tables").replace("\N{NO-BREAK SPACE}", " ")
@@ -212,7 +212,8 @@ def test_model_tables_set_ours_beside_the_best_of_others(tmp_path: Path) -> None
     assert "wrong | accuracy | 90.0 | 80.0 | 60.0 (logistic) |" in text
     assert "| 2 tables | score | 82.5 | 83.0 (boosting) | 75.0 (logistic) |" in text
     assert "|  | ranking | 20.0 | 17.0 (boosting) | 30.0 (boosting) |" in text  # the best in this measure
-    assert "On 1 of 2 sets of labels of tables (at worst 3.0 points below) and 1 of 2" in text
+    assert "beforehand, on 1 of 2 for tables (at worst 3.0 points below), 1 of 2 for tables with" in text
+    assert text.endswith(" and 1 of 2 for texts (at worst 3.0 points below).")
 
 
 @pytest.mark.parametrize("group", ["small", "held_out", "keel"])
