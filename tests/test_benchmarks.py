@@ -30,6 +30,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
         ("tune --only head --device cpu", None),
         ("large", "features_large.jsonl"),
         ("many", "features_many.jsonl"),
+        ("sides --only 128", None),
     ],
     "bench_linear": [("", "linear_h200.jsonl")],
     "bench_loss": [("", "loss_cpu.json")],

@@ -123,6 +123,22 @@ def test_lite_is_the_network_of_its_package():
     np.testing.assert_allclose(encoder(PICTURES)[:, 0], torch.cat(wanted, 1), atol=2e-4)
 
 
+def test_a_size_is_part_of_the_name():
+    """The usual size has the features it always had; those of another are kept apart."""
+    usual, named, large = (load_extractor(name, "image") for name in ("lite0", "lite0@128", "lite0@160"))
+    assert usual.identity == named.identity
+    assert usual.identity.key != large.identity.key
+    assert usual.identity.use.startswith("128 px, bilinear, ")
+    assert (usual.batch_size, large.batch_size) == (20, 12)
+    np.testing.assert_array_equal(usual(PICTURES), named(PICTURES))
+    assert np.abs(usual(PICTURES) - large(PICTURES)).max() > 1e-2
+    assert find.load_known(large.identity, "image").encode.frame.size == 160
+    with pytest.raises(ValueError, match=r"features='lite0@130' .*: lite0@128, lite0@160, lite0@192, lite0@"):
+        load_extractor("lite0@130", "image")
+    with pytest.raises(ValueError, match="minilm, which has no sizes"):
+        load_extractor("minilm@128", "text")
+
+
 def test_texts_of_like_meaning_are_near():
     for name in ("minilm", "wordllama"):
         found = all_rows(extract(TEXTS[:4], load_extractor(name, "text")))

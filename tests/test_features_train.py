@@ -16,8 +16,9 @@ from tolerant.data import Source, features
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features.hubs import Hub
 from tolerant.extras import install_command
-from tolerant.own_data import load_run
-from tolerant.own_data.choose_features import choose_extractor
+from tolerant.own_data import Settings, load_run
+from tolerant.own_data.choose_features import choose_extractor, to_tune
+from tolerant.own_data.train_source import _features_and_sides
 from tolerant.suspects import find_suspects
 from tolerant.suspects.evidence import find_evidence
 
@@ -204,6 +205,41 @@ def test_pictures_of_different_sizes_need_no_size(folder, tmp_path):
     assert run.load_rows().inputs.shape == (80, 128, 128, 3)
 
 
+def test_large_pictures_are_read_and_seen_larger(folder, tmp_path):
+    """The run keeps the size, whatever the sizes of new pictures; features of another size are not taken."""
+    for path in folder.rglob("*.png"):
+        Image.open(path).resize((150, 180)).save(path)
+    said = tolerant("train", folder, "--out", tmp_path / "run", *FEW)
+    assert (
+        "Features of pictures of 160 pixels, for 1.6 times the time of 128. Those: --features lite0@128"
+        in said
+    )
+    run = load_run(tmp_path / "run")
+    assert run.encoder.extractor.name == "lite0@160"
+    assert run.encoder.picture_shape == (160, 160, 3)
+    assert run.load_rows().inputs.shape == (80, 160, 160, 3)
+    (tmp_path / "new").mkdir()
+    Image.open(folder / "stripes" / "0.png").resize((40, 40)).save(tmp_path / "new" / "0.png")
+    tolerant("predict", tmp_path / "run", tmp_path / "new", "--out", tmp_path / "new.csv")
+    assert (tmp_path / "new.csv").read_text().splitlines()[1].split(",")[1] == "stripes"
+    tolerant("train", folder, "--out", tmp_path / "usual", "--features", "lite0@128", *FEW)
+    assert load_run(tmp_path / "usual").encoder.picture_shape == (128, 128, 3)
+    kept = {entry.identity.name: entry.num_rows for entry in features.stored()}
+    assert "lite0@160" in kept
+    uses = [entry.identity.use for entry in features.stored() if entry.identity.name.startswith("lite0")]
+    assert len(uses) == len(set(uses))
+
+
+def test_grey_pictures_and_tuned_networks_keep_the_usual_size(folder, tmp_path):
+    for path in folder.rglob("*.png"):
+        Image.open(path).convert("L").resize((240, 250)).save(path)
+    tolerant("train", folder, "--out", tmp_path / "run", "--features", "lite0", *FEW)
+    assert load_run(tmp_path / "run").encoder.extractor.name == "lite0"
+    settings = to_tune(Settings(), "lite0", "head")
+    assert _features_and_sides(settings, "auto") == ("none", (128,))
+    assert _features_and_sides(to_tune(Settings(), "lite0@224", "head"), "auto") == ("none", (224,))
+
+
 def test_a_changed_picture_is_computed_anew_and_the_others_not(folder, tmp_path):
     tolerant("train", folder, "--out", tmp_path / "run", *FEW)
     rows = {entry.identity.name: entry.num_rows for entry in features.stored()}["lite0"]
@@ -351,6 +387,14 @@ def test_estimator_on_pictures_and_texts(pictures, monkeypatch):
     monkeypatch.setattr("tolerant.adapters.sklearn_inputs.default_extractor", lambda kind: "wordllama")
     auto = NoisyLabelClassifier(features="auto", epochs=8, folds=0, random_state=0).fit(texts, kinds)
     assert auto.n_features_in_ == 256
+
+
+def test_estimator_sees_large_pictures_larger(pictures):
+    images, _, given = pictures
+    large = np.stack([np.asarray(Image.fromarray(image).resize((150, 170))) for image in images])
+    model = NoisyLabelClassifier(features="lite0", folds=0, random_state=0).fit(large, given)
+    assert model._extractor.name == "lite0@160"
+    assert model.predict(images[:4]).shape == (4,)  # at 160 pixels, too
 
 
 def test_estimator_takes_none_by_default(pictures):

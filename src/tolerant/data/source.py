@@ -19,6 +19,7 @@ from tolerant.data.readers.folder import load_folder, load_picture, read_folder,
 from tolerant.data.readers.hub import PREFIX, is_hub_folder
 from tolerant.data.readers.listed import load_listed, read_listed
 from tolerant.data.readers.npz import load_npz, read_new_npz
+from tolerant.data.readers.pictures import Sides
 from tolerant.data.readers.row_files import check_table, read_frame
 from tolerant.data.readers.table import load_table, read_table
 from tolerant.data.readers.texts import load_texts, read_texts
@@ -62,7 +63,7 @@ def load(
     split: str | None = None,
     config: str | None = None,
     root: str | os.PathLike[str] | None = None,
-    at_most: int | None = None,
+    at_most: Sides = None,
     frame: Any = None,
     kind: Kind | None = None,
     **options: Any,
@@ -84,7 +85,8 @@ def load(
         config: the configuration of a hub's data set, if it has several.
         root: where the named ones lie; by default TOLERANT_DATA, or the platform's cache.
         at_most: of picture files without a size: those that differ in size or are larger become squares of
-            this many pixels, all that an extractor of features looks at (`tolerant.data.features`).
+            this many pixels, all that an extractor of features looks at (`tolerant.data.features`). Of
+            several numbers the first that is no smaller than the pictures, else the last.
         frame: the rows of a file or of a hub's data set as a DataFrame, if they are read already.
         kind: "image", "text" or "table", what the rows of a file are; None: as options and columns say.
 
@@ -132,7 +134,7 @@ class Source:
     frame: Any = field(default=None, repr=False, compare=False)
     """Its rows, if they are read already."""
 
-    def load(self, encoder: InputEncoder | None = None, *, at_most: int | None = None) -> NoisyDataset:
+    def load(self, encoder: InputEncoder | None = None, *, at_most: Sides = None) -> NoisyDataset:
         """All rows with their given labels.
 
         ``encoder``: one that was fitted to them before. ``at_most``: for picture files, that of `load`.

@@ -8,7 +8,9 @@ from typing import get_args
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_extractor
-from tolerant.data.features.bundled import LITE_SIZE
+from tolerant.data.features.bundled import bundled
+from tolerant.data.features.extractor import Kind
+from tolerant.data.readers.pictures import suitable_side
 from tolerant.own_data.network import PRETRAINED, has_photographs
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.text_features import (
@@ -25,12 +27,28 @@ _OTHER_SIDE = 224
 Say = Callable[[str], None]
 
 
-def picture_side(wanted: str) -> int | None:
-    """`at_most` of `Source.load`: as large as the extractor wants pictures; None where there is none."""
+def picture_sides(wanted: str) -> tuple[int, ...] | None:
+    """`at_most` of `Source.load`: how large the extractor takes pictures; None where there is none."""
     name = default_extractor("image") if wanted == AUTO else wanted
-    if name in (None, NONE):
+    if name is None or name == NONE:
         return None
-    return LITE_SIZE if name in BUNDLED else _OTHER_SIDE
+    card = bundled(name)
+    return card.taken if card is not None and card.sides else (_OTHER_SIDE,)
+
+
+def _at_side(name: str, dataset: NoisyDataset, say: Say) -> str:
+    """The extractor as it suits the size of the pictures: NAME, or NAME@SIZE where that is larger."""
+    card = bundled(name)
+    if card is None or len(card.taken) < 2 or dataset.kind != "image":
+        return name
+    usual, side = card.sides[0], suitable_side(card.sides, dataset.inputs.shape[1:])
+    if side == usual:
+        return name
+    say(
+        f"Features of pictures of {side} pixels, for {(side / usual) ** 2:.1f} times the time of {usual}. "
+        f"Those: --features {card.at(usual)}"
+    )
+    return card.at(side)
 
 
 def to_tune(settings: Settings, features: str, tune: str) -> Settings:
@@ -75,7 +93,8 @@ def choose_extractor(
                 f"features={wanted!r} (--features {wanted}) is for pictures and texts; these rows are a "
                 "table without text. Leave it out."
             )
-        return load_extractor(wanted, "image" if dataset.kind == "image" else "text", device)
+        kind: Kind = "image" if dataset.kind == "image" else "text"
+        return load_extractor(_at_side(wanted, dataset, say), kind, device)
     if dataset.free_texts is not None:
         return _choose_for_texts(dataset, device, say, beside_words)
     if not has_photographs(dataset):
@@ -88,7 +107,7 @@ def choose_extractor(
         )
         return None
     say(f"These look like photographs: trained on features of {name}. Without: --features {NONE}")
-    return load_extractor(name, "image", device)
+    return load_extractor(_at_side(name, dataset, say), "image", device)
 
 
 def _choose_for_texts(dataset: NoisyDataset, device: str, say: Say, beside_words: bool) -> Extractor | None:

@@ -16,6 +16,7 @@ from tolerant.data import InputEncoder, NoisyDataset, Source
 from tolerant.data.digest import content_digests, dataset_digests, label_digest
 from tolerant.data.features import extract
 from tolerant.data.features.extract import Compute
+from tolerant.data.readers.pictures import suitable_side
 from tolerant.own_data.choose_features import AUTO, NONE, Say, choose_extractor
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.text_features import has_many_characters
@@ -47,7 +48,7 @@ class CorrectedRows:
         corrections: Sequence[str | os.PathLike[str]] = (),
         *,
         features: str = NONE,
-        picture_side: int | None = None,
+        picture_sides: Sequence[int] | None = None,
         device: str = "cpu",
         say: Say = lambda line: None,
         with_characters: bool | Literal["auto"] = False,
@@ -56,14 +57,14 @@ class CorrectedRows:
         """Load the rows; ids and corrections that do not fit are refused now, not after hours of training.
 
         ``features``: the name of an extractor, "auto" or "none" (`choose_extractor`).
-        ``picture_side``: how large pictures are wanted, ``at_most`` of `Source.load`.
+        ``picture_sides``: how large pictures are wanted, ``at_most`` of `Source.load`.
         ``compute``: where features are computed, that of `extract`.
         ``with_characters``: texts are read as words and as characters, which classifiers take; "auto": unless
         there are so many that this takes gigabytes.
         """
         for path in corrections:  # before a hundred thousand pictures are decoded
             check_there(path)
-        dataset = source.load(at_most=picture_side)
+        dataset = source.load(at_most=picture_sides)
         check_ids(dataset.ids)
         digest = label_digest(dataset.ids, dataset.given_labels)
         corrected = correct(dataset, corrections)
@@ -85,7 +86,11 @@ class CorrectedRows:
         if with_characters == "auto":
             with_characters = dataset.free_texts is not None and not has_many_characters(dataset, say)
         fitted = InputEncoder.fit(
-            dataset, extractor, picture_side, with_characters=with_characters, with_words=beside
+            dataset,
+            extractor,
+            _side_of(dataset, picture_sides),
+            with_characters=with_characters,
+            with_words=beside,
         )
         unread = replace(source, frame=None)  # or its cells would stay in memory beside the numbers
         return cls(unread, dataset, fitted, tuple(corrections), corrected, dropped, digest)
@@ -110,6 +115,13 @@ class CorrectedRows:
         if self.dataset.groups is not None:
             digest.update(self.dataset.groups.tobytes())
         return digest.hexdigest()[:16]
+
+
+def _side_of(dataset: NoisyDataset, sides: Sequence[int] | None) -> int | None:
+    """That at which its pictures were read, so that they are read so again, whatever is added to them."""
+    if sides is None or dataset.kind != "image":
+        return None if sides is None else sides[0]
+    return suitable_side(sides, dataset.inputs.shape[1:])
 
 
 def correct(dataset: NoisyDataset, files: Sequence[str | os.PathLike[str]]) -> CorrectedLabels:

@@ -14,7 +14,7 @@ import torch
 from tolerant.data import Source
 from tolerant.data.features.extract import Compute
 from tolerant.data.features.find import check_name
-from tolerant.own_data.choose_features import AUTO, NONE, Say, picture_side
+from tolerant.own_data.choose_features import AUTO, NONE, Say, picture_sides
 from tolerant.own_data.classifiers.choose import check_model, takes_classifiers
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import learn
@@ -63,13 +63,13 @@ def train_source(
     ranks, folder = current_ranks(), Path(folder)
     # Before anything is read: who shares the folder with another training learns it at once.
     with nullcontext() if ranks.rank else using(folder, [source.name, *corrections]):
-        features, side = _features_and_side(settings, features)
+        features, sides = _features_and_sides(settings, features)
         place = str(pick_device(device))
         data = CorrectedRows.read(
             source.with_roles(say),
             corrections,
             features=features,
-            picture_side=side,
+            picture_sides=sides,
             compute=compute if not ranks.rank else None,
             device=place,
             say=say,
@@ -102,13 +102,14 @@ def train_source(
         return learned
 
 
-def _features_and_side(settings: Settings, features: str) -> tuple[str, int | None]:
-    """The extractor whose features are read, and how large pictures are wanted (`picture_side`)."""
-    if settings.model == PRETRAINED:  # which is the extractor's network itself
-        return NONE, picture_side(settings.model_args.get("features", AUTO))
+def _features_and_sides(settings: Settings, features: str) -> tuple[str, tuple[int, ...] | None]:
+    """The extractor whose features are read, and how large pictures are wanted (`picture_sides`)."""
+    if settings.model == PRETRAINED:  # which is the extractor's network itself, and has one size
+        sides = picture_sides(settings.model_args.get("features", AUTO))
+        return NONE, sides and sides[:1]
     if features == AUTO and settings.model not in (AUTO, NETWORK):
         return NONE, None  # who names a network means it to see the pictures
-    return features, picture_side(features)
+    return features, picture_sides(features)
 
 
 def _with_characters(settings: Settings) -> bool | Literal["auto"]:

@@ -6,7 +6,7 @@ To add one, write its card.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,13 @@ from tolerant.data.features.picture_networks import Body, Frame
 from tolerant.extras import extra, install_command
 
 # With 112 pixels the last maps are 3 x 3 instead of 4 x 4: for 0.7 of the time logistic regression told 52.8
-# instead of 53.7 % of the given labels of 5,000 photographs, out of fold.
+# instead of 53.7 % of the given labels of 5,000 photographs, out of fold. Those had 32 pixels.
 LITE_SIZE = 128
+# Multiples of 32, so that every map is halved evenly; the last is what the smallest of them was trained at.
+LITE_SIDES = (LITE_SIZE, 160, 192, 224)
+# The largest maps of so many, 31 MB, are below the 32 MiB from which glibc gives memory back after each.
+_LITE_BATCH = 20  # of LITE_SIZE
+_AT = "@"  # between a name and a size
 _LITE_USE = "mean of the last map; mean, deviation and upper half less lower of three before"
 
 
@@ -43,6 +48,23 @@ class Card:
     dim: int
     body: Callable[[Card], Body] | None = None
     """Of pictures: the network, to be trained further."""
+    sides: tuple[int, ...] = ()
+    """Of pictures: how large it may be given them, the usual size first; NAME@SIZE asks for one."""
+
+    @property
+    def base(self) -> str:
+        """Its name, without a size."""
+        return self.name.partition(_AT)[0]
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        """Those of its sizes that its name leaves open."""
+        side = self.name.partition(_AT)[2]
+        return (int(side),) if side else self.sides
+
+    def at(self, side: int) -> str:
+        """Its name at one of its sizes."""
+        return f"{self.base}{_AT}{side}"
 
     def missing(self) -> list[str]:
         """What is not installed."""
@@ -102,22 +124,23 @@ class _Pooled(nn.Module):
 
 
 def _lite_body(card: Card) -> Body:
-    """EfficientNet-Lite, at half of its picture size or a little more, for a third of the time."""
+    """EfficientNet-Lite; by default at half of its picture size or a little more, for a third of the time."""
     net = extra("efficientnet_lite_pytorch", install=card.extra).EfficientNet.from_name(
-        f"efficientnet-{card.name}"
+        f"efficientnet-{card.base}"
     )
     state = torch.load(card.path(), map_location="cpu", weights_only=True)
     net.load_state_dict(state)
-    frame = Frame(size=LITE_SIZE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    side = card.taken[0]
+    frame = Frame(size=side, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    name = card.base if side == LITE_SIZE else card.name  # one name for the same features
     version = metadata.version(card.needs[0])
-    return Body(card.name, version, _Pooled(net), frame, weights_digest(state), _LITE_USE)
+    return Body(name, version, _Pooled(net), frame, weights_digest(state), _LITE_USE)
 
 
 def _load_lite(card: Card, device: torch.device) -> Extractor:
     body = _lite_body(card)
     _fuse(body.net.eval())
-    # 20: the largest of its maps, 31 MB, are below the 32 MiB from which glibc gives memory back after each.
-    return body.extractor(device, 20)
+    return body.extractor(device, _LITE_BATCH * LITE_SIZE**2 // card.taken[0] ** 2)
 
 
 def _fuse(pooled: Any) -> None:
@@ -190,6 +213,7 @@ def _lite(number: int, top_1: float, dim: int) -> Card:
         _load_lite,
         dim,
         _lite_body,
+        LITE_SIDES,
     )
 
 
@@ -223,3 +247,15 @@ BUNDLED: dict[str, Card] = {
         ),
     )
 }
+
+
+def bundled(name: str) -> Card | None:
+    """The card of that name; of NAME@SIZE, the one that is given pictures of that size."""
+    base, at, side = name.partition(_AT)
+    card = BUNDLED.get(base)
+    if card is None or not at:
+        return card
+    if side not in map(str, card.sides):
+        sizes = ", ".join(map(card.at, card.sides)) or f"{base}, which has no sizes"
+        raise ValueError(f"features={name!r} (--features {name}) names no size that {base} has: {sizes}")
+    return replace(card, name=name)

@@ -7,7 +7,7 @@ import functools
 import torch
 
 from tolerant import plugins
-from tolerant.data.features.bundled import BUNDLED, Card
+from tolerant.data.features.bundled import BUNDLED, Card, bundled
 from tolerant.data.features.extractor import Extractor, Identity, Kind
 from tolerant.data.features.hubs import HUBS, Hub
 from tolerant.data.features.own_file import load_own_file
@@ -74,7 +74,7 @@ def _find(name: str, kind: Kind) -> Card | Hub:
 def _meant(name: str, kinds: tuple[Kind, ...]) -> Card | Hub:
     """What the name means; ``kinds`` of rows: what an error says there is for them."""
     source, colon, model = name.partition(":")
-    found = HUBS.get(source) if colon and model else BUNDLED.get(name)
+    found = HUBS.get(source) if colon and model else bundled(name)
     if found is None and not colon:
         found = plugins.find("tolerant.extractors", name, Card)
     if found is None:

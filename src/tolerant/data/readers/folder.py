@@ -9,7 +9,7 @@ from pathlib import Path
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.readers.listed import load_pictures, read_new_pictures
-from tolerant.data.readers.pictures import Size
+from tolerant.data.readers.pictures import Sides, Size
 from tolerant.data.readers.row_files import SUFFIXES as TABLES
 from tolerant.data.readers.walk import SUFFIXES, Unused, find_pictures, readable, why_unused
 
@@ -21,7 +21,7 @@ def load_folder(
     size: Size = None,
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
-    at_most: int | None = None,
+    at_most: Sides = None,
 ) -> NoisyDataset:
     """A data set from a folder of pictures: the name of a sub-folder is the label of what is in it.
 
@@ -37,7 +37,8 @@ def load_folder(
             differ in size become squares of at most 64 pixels, and a warning says so.
         class_names: those of the training rows, for rows that come later.
         min_per_class: fewest pictures a class may have.
-        at_most: without a size, pictures that differ or are larger become squares of this many pixels.
+        at_most: without a size, pictures that differ or are larger become squares of this many pixels; of
+            several numbers the first that is no smaller than the pictures, else the last.
     """
     path = Path(path)
     folder = path if split is None else path / split

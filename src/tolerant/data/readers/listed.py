@@ -12,7 +12,7 @@ import numpy as np
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.readers.labels import check_columns, encode_labels, labelled_rows, row_ids
-from tolerant.data.readers.pictures import Place, Size, read_pictures
+from tolerant.data.readers.pictures import Place, Sides, Size, read_pictures
 from tolerant.data.readers.row_files import read_frame
 from tolerant.data.stored_pictures import StoredPicture
 
@@ -29,7 +29,7 @@ def load_listed(
     class_names: Sequence[str] | None = None,
     min_per_class: int = 2,
     skip_unlabelled: bool = False,
-    at_most: int | None = None,
+    at_most: Sides = None,
 ) -> NoisyDataset:
     """A data set from a table with a picture and its label in each row.
 
@@ -65,7 +65,7 @@ def load_pictures(
     class_names: Sequence[str] | None,
     min_per_class: int,
     groups: np.ndarray | None = None,
-    at_most: int | None = None,
+    at_most: Sides = None,
 ) -> NoisyDataset:
     """A data set of the pictures that can be read, each with its label."""
     inputs, kept = read_pictures(source, files, ids, size, at_most)

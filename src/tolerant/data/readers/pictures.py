@@ -33,6 +33,7 @@ _DARKEST_16_BIT = 2**12
 _ORIENTATION = 0x0112  # the EXIF tag with which a camera says how it was held
 
 Size = int | tuple[int, int] | None
+Sides = int | Sequence[int] | None
 Place = Path | StoredPicture
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ class ImageFiles:
 
 
 def read_pictures(
-    source: Any, files: Sequence[Place], ids: Sequence[str], size: Size, at_most: int | None = None
+    source: Any, files: Sequence[Place], ids: Sequence[str], size: Size, at_most: Sides = None
 ) -> tuple[Inputs, list[int]]:
     """The pictures that can be read, decoded or to be decoded, and their places in `files`.
 
@@ -211,7 +212,7 @@ class _Dark(ValueError):
 
 
 def _common_shape(
-    heads: list[Any], ids: list[str], size: Size, at_most: int | None
+    heads: list[Any], ids: list[str], size: Size, at_most: Sides
 ) -> tuple[tuple[int, int, int], str]:
     """Height, width and channels of all, and what a person should know of it."""
     channels = max(head[2] for head in heads)
@@ -219,18 +220,33 @@ def _common_shape(
         height, width = size if isinstance(size, tuple | list) else (size, size)
         return (check_whole(height, "size", least=1), check_whole(width, "size", least=1), channels), ""
     (most, _), *others = Counter(head[:2] for head in heads).most_common()
-    if at_most is not None and (others or max(most) > at_most):
-        return (at_most, at_most, channels), ""
-    if others:
+    # Not that of the most frequent size: if all differ, it is that of any picture, such as an icon.
+    usual = int(np.median([min(head[:2]) for head in heads]))
+    if at_most is not None:
+        side = suitable_side(at_most, (usual, usual, channels))
+        if others or max(most) > side:
+            return (side, side, channels), ""
+    elif others:
         other = next(row for row, head in enumerate(heads) if head[:2] != most)
-        # Not that of the most frequent size: if all differ, it is that of any picture, such as an icon.
-        usual = int(np.median([min(head[:2]) for head in heads]))
         side = min(usual, 64)  # a size that a network learns in minutes, not hours
         return (side, side, channels), (
             f"pictures differ in size ({ids[other]} is {heads[other][0]} x {heads[other][1]} pixels, others "
             f"are {most[0]} x {most[1]}): all become {side} x {side}. For another size: size=... (--size)"
         )
     return (most[0], most[1], channels), ""
+
+
+def suitable_side(sides: int | Sequence[int], shape: Sequence[int]) -> int:
+    """Of several sides the first that is no smaller than pictures of this (height, width, channels).
+
+    Else the last; for grey ones, of which features are not taken unasked, the first.
+
+    >>> [suitable_side((128, 160, 224), (side, side + 9, 3)) for side in (32, 128, 150, 3000)]
+    [128, 128, 160, 224]
+    """
+    sides = (sides,) if isinstance(sides, int) else sides
+    wanted = min(shape[:2]) if shape[2] > 1 else 0
+    return next((side for side in sides if side >= wanted), sides[-1])
 
 
 def _reason(error: Exception) -> str:
