@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import joblib
@@ -22,11 +23,17 @@ from torch import nn
 from train_helpers import pictures
 
 from tolerant import NoisyLabelClassifier
-from tolerant.data import TableEncoder
+from tolerant.data import load
+from tolerant.own_data.learn import learn
 
 
 def quick(**options: Any) -> NoisyLabelClassifier:
     return NoisyLabelClassifier(**{"epochs": 9, "lr": 0.01, "folds": 2, "random_state": 0, **options})
+
+
+def classifiers(model: str = "auto", **options: Any) -> NoisyLabelClassifier:
+    """Epochs would ask for a network."""
+    return NoisyLabelClassifier(model=model, folds=2, random_state=0, **options)
 
 
 def noisy_blobs(num_rows: int = 300, rate: float = 0.3, seed: int = 0) -> tuple[Any, Any, Any]:
@@ -364,14 +371,90 @@ def test_a_tensor_of_pictures():
         model.fit(torch.tensor(X, dtype=torch.float32).permute(0, 3, 1, 2), y)
 
 
-def test_words_are_refused_with_the_way_out():
-    frame = pandas.DataFrame({"size": [1.0, 2.0] * 20, "colour": ["red", "blue"] * 20})
-    y = np.arange(40) % 2
-    with pytest.raises(
-        ValueError, match=r"X must hold numbers: .*'red'.*TableEncoder\.fit\(X\)\.transform\(X\)"
+def people(rows: int, seed: int) -> tuple[pandas.DataFrame, np.ndarray]:
+    """Who says yes follows from the town, among others; with gaps, dates and a comment."""
+    rng = np.random.default_rng(seed)
+    town, age = rng.choice(["Ulm", "Bonn", "Jena"], rows), rng.integers(18, 90, rows).astype(float)
+    true = np.where((town == "Ulm") | (age > 75), "yes", "no")
+    frame = pandas.DataFrame(
+        {
+            "town": town,
+            "age": np.where(rng.random(rows) < 0.1, np.nan, age),
+            "since": pandas.Timestamp("2024-01-01") + pandas.to_timedelta(rng.integers(0, 300, rows), "D"),
+            "plan": pandas.Categorical(rng.integers(1, 4, rows)),
+        }
+    )
+    return frame, true
+
+
+@pytest.mark.filterwarnings("ignore:.*columns have missing values")
+@pytest.mark.parametrize("model", ["auto", "trees", "mlp"])
+def test_a_frame_with_words_gaps_and_dates_is_taken_as_it_is(model):
+    frame, true = people(400, 0)
+    given = np.where(np.random.default_rng(0).random(400) < 0.1, "yes", true)
+    fitted = (quick if model == "mlp" else classifiers)(model=model).fit(frame, given)
+    new, answers = people(200, 1)
+    assert fitted.score(new, answers) > 0.85
+    assert fitted.feature_names_in_.tolist() == list(frame.columns)
+    assert fitted.suspects_.ids.tolist() == fitted.suspects_.index.tolist()
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict_proba(new), fitted.predict_proba(new))
+    one = new.iloc[:1].assign(town="Atlantis", age=np.nan)
+    assert fitted.predict(one)[0] in ("yes", "no")
+    with pytest.raises(ValueError, match=r"missing:\n- town"):
+        fitted.predict(new.drop(columns="town"))
+    with (
+        pytest.warns(UserWarning, match="feature names"),
+        pytest.raises(ValueError, match=r"X must be a data frame, as in fit; got ndarray\."),
     ):
-        quick().fit(frame, y)
-    assert quick(folds=0).fit(TableEncoder.fit(frame).transform(frame), y).n_features_in_ == 3
+        fitted.predict(new.to_numpy())
+
+
+@pytest.mark.filterwarnings("ignore:.*columns have missing values")
+def test_a_frame_says_the_same_as_the_file(tmp_path):
+    """What the command line reads of it."""
+    frame, given = people(300, 0)
+    frame["plan"] = frame.plan.astype(str).radd("plan ")
+    frame.assign(label=given).to_csv(tmp_path / "rows.csv", index=False)
+    rows = load(tmp_path / "rows.csv")
+    fitted = classifiers("trees").fit(frame, given)
+    learned = learn(rows, replace(fitted._settings(), standardise=True), folds=fitted.folds, progress="quiet")
+    assert np.array_equal(learned.p_y, fitted.p_y_)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("of", [list, np.array, pandas.Series, "column"])
+def test_texts_are_read_as_words_and_characters(of):
+    rng = np.random.default_rng(0)
+    words = (["sun", "rain", "wind"], ["goal", "match", "team"])
+    y = np.arange(160) % 2
+    texts = [" ".join(rng.choice(words[label], 4)) for label in y]
+    X = pandas.DataFrame({"comment": texts}) if of == "column" else of(texts)
+    if of == "column":
+        X["comment"] += [f", number {number} of them" for number in range(160)]  # no two alike
+    fitted = classifiers().fit(X, y)
+    assert {tried.name for tried in fitted.tried_} >= {"words", "characters", "bayes"}
+    assert fitted.score(X, y) > 0.9
+    wrong = X.to_numpy() if of == "column" else np.zeros((2, 3))
+    with pytest.raises(ValueError, match=r"X must be (a data frame|a list of texts), as in fit; got ndarray"):
+        fitted.predict(wrong)
+
+
+def test_a_frame_with_a_column_of_text_is_read_whole():
+    frame, given = people(200, 0)
+    frame = frame.drop(columns="age")
+    frame["note"] = [f"note {number} says {word} to us" for number, word in enumerate(given)]
+    fitted = classifiers().fit(frame, given)
+    assert fitted.score(frame, given) > 0.95
+    assert {tried.name for tried in fitted.tried_} >= {"words", "characters", "forest"}
+
+
+def test_an_array_with_words_is_refused_with_the_way_out():
+    X = np.array([["red", 1.0], ["blue", 2.0]] * 20, object)
+    with pytest.raises(
+        ValueError, match=r"X must hold numbers: .*'red'.*pandas frame may have columns of words"
+    ):
+        quick().fit(X, np.arange(40) % 2)
 
 
 def test_labels_at_random_leave_a_model_and_an_honest_rate():

@@ -18,12 +18,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 from torch import nn
 
+from tolerant.adapters.sklearn_frames import FrameReader, are_texts, must_be_read
 from tolerant.adapters.sklearn_inputs import (
     InputReader,
     check_no_missing,
     compute_features,
     frame_ids,
-    is_texts,
     pick_extractor,
 )
 from tolerant.own_data.choose_features import to_tune
@@ -48,8 +48,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     trained as in Zhang & Sabuncu 2018: L_q, then from a third of the epochs on only the rows whose label the
     model believes (p_y > k), the epoch being chosen on held-out noisy rows.
 
-    Inputs are features (n, d), dense, sparse, a tensor or a pandas frame of numbers, or pictures: uint8
-    (n, height, width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole for
+    Inputs are features (n, d), dense, sparse or a tensor; a pandas frame, which may have columns of words,
+    dates and texts, and gaps; texts (n,), read as words and runs of characters; or pictures: uint8 (n,
+    height, width, channels). Dense columns are standardised; a sparse matrix is scaled as a whole for
     networks. A classifier of your own gets X as it is.
 
     Parameters
@@ -219,14 +220,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
                 f"{classes.tolist()}. Use warm_start=False to start anew."
             )
         sample_weight = self._total_weight(X, labels, classes, sample_weight)
+        settings = self._settings()
         if not go_on:
-            self._reader = InputReader.fit(X, own=is_classifier(self.model))
+            self._reader = self._fit_reader(X, settings)
         groups = _read_groups(groups, X)
         dataset = self._reader.dataset(X, labels, tuple(map(str, classes)))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         learned = learn(
             replace(dataset, ids=ids, groups=groups),
-            self._settings(seed),
+            replace(settings, standardise=not self._reader.sparse),
             folds=self.folds,
             sample_weight=sample_weight,
             start=self.model_ if go_on and isinstance(self.model_, nn.Module) else None,
@@ -291,8 +292,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         return compute_features(X, self._extractor, str(pick_device(self.device)))
 
     def _validate(self, X: Any, **options: Any) -> Any:
+        reader = None if options.get("reset", True) else self._reader
         if is_classifier(self.model):  # it knows what it takes
-            return self._validate_own(X, **options)
+            return self._validate_unread(X, **options)
+        if isinstance(reader, FrameReader) or (reader is None and must_be_read(X)):
+            return self._validate_unread(X, **options)
         X = as_numpy(X)
         if getattr(X, "ndim", 2) not in (3, 4):
             options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
@@ -316,14 +320,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             if "could not convert string" not in str(error):
                 raise
             raise ValueError(
-                f"X must hold numbers: {error}. A frame with words: tolerant.data.TableEncoder.fit(X)"
-                ".transform(X). Texts: scikit-learn's TfidfVectorizer, or features='minilm'."
+                f"X must hold numbers: {error}. A pandas frame may have columns of words."
             ) from error
 
-    def _validate_own(self, X: Any, **options: Any) -> Any:
+    def _validate_unread(self, X: Any, **options: Any) -> Any:
         """Frames and texts unread; of others that they are rows of columns."""
         y = _check_y(options.pop("y")) if "y" in options else None
-        if is_texts(X):
+        if are_texts(X):
             X = np.asarray(X, object)
         elif hasattr(X, "iloc"):
             validate_data(self, X, skip_check_array=True, **options)
@@ -353,12 +356,17 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             )
         return total
 
-    def _settings(self, seed: int) -> Settings:
+    def _fit_reader(self, X: Any, settings: Settings) -> InputReader | FrameReader:
+        own = is_classifier(self.model)
+        return FrameReader.fit(X, settings) if must_be_read(X) and not own else InputReader.fit(X, own=own)
+
+    def _settings(self) -> Settings:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         named = {name: value for name, value in self.get_params(deep=False).items() if name in _SETTINGS}
         if not isinstance(self.class_weight, str):
             named["class_weight"] = "none"
         pretrained = self._extractor is not None
-        settings = Settings(**named, standardise=not self._reader.sparse, pretrained=pretrained, seed=seed)
+        settings = Settings(**named, pretrained=pretrained, seed=seed)
         return to_tune(settings, self.features, self.tune)
 
 

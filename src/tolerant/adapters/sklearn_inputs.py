@@ -104,13 +104,6 @@ def _raw(X: Any) -> NoisyDataset:
     return NoisyDataset(np.zeros((len(rows), 1), np.float32), labels, None, names)
 
 
-def is_texts(X: Any) -> bool:
-    """Whether X is a row of texts, for a pipeline that begins with a vectoriser."""
-    if hasattr(X, "iloc") or not (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1):
-        return False
-    return len(X) > 0 and isinstance(X[0], str)
-
-
 def frame_ids(X: Any) -> np.ndarray | None:
     """What a pandas frame calls its rows; None where it has no name for each, or X is no frame."""
     if not hasattr(X, "iloc") or len(set(map(str, X.index))) < len(X):

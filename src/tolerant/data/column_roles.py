@@ -121,6 +121,11 @@ def guess_roles(frame: Any, options: dict[str, Any], say: Callable[[str], None])
     return found
 
 
+def text_columns(frame: Any) -> list[str]:
+    """The columns of free text, as `guess_roles` would read them."""
+    return [name for name, series in frame.items() if _kind(series, str(name)) == "text"]
+
+
 def _reading(texts: list[str], columns: list[str]) -> str:
     """What is read as texts, and beside which columns."""
     how = " ".join(f"--text {shlex.quote(name)}" for name in texts)

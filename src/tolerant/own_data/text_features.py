@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders.text import TextEncoder
 from tolerant.data.features import Extractor, extract
 from tolerant.extras import extra
+from tolerant.own_data.classifiers.choose import takes_classifiers
+from tolerant.own_data.settings import Settings
 from tolerant.threads import one_thread_in_libraries
 
 MOST_UNASKED = 20_000  # texts of which a processor computes features without being asked: some ten minutes
@@ -56,6 +59,13 @@ def is_clearly_better(second: np.ndarray, first: np.ndarray) -> bool:
     """
     differ = int((second != first).sum())
     return bool(int(second.sum()) - int(first.sum()) > np.sqrt(differ))
+
+
+def takes_characters(settings: Settings) -> bool | Literal["auto"]:
+    """Whether the model is to see runs of characters beside the words; "auto": unless there are many."""
+    if not takes_classifiers(settings):
+        return False
+    return "auto" if settings.model == "auto" else settings.model not in ("words", "bayes")
 
 
 def has_many_characters(dataset: NoisyDataset, say: Callable[[str], None]) -> bool:

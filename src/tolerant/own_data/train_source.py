@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import torch
 
@@ -15,7 +14,7 @@ from tolerant.data import Source
 from tolerant.data.features.extract import Compute
 from tolerant.data.features.find import check_name
 from tolerant.own_data.choose_features import AUTO, NONE, Say, picture_sides
-from tolerant.own_data.classifiers.choose import check_model, takes_classifiers
+from tolerant.own_data.classifiers.choose import check_model
 from tolerant.own_data.corrected_rows import CorrectedRows
 from tolerant.own_data.learn import learn
 from tolerant.own_data.learned import Learned
@@ -23,6 +22,7 @@ from tolerant.own_data.network import NETWORK, PRETRAINED
 from tolerant.own_data.rules import made_by_rules
 from tolerant.own_data.run_folder import remove_checkpoints, save_run, using
 from tolerant.own_data.settings import Settings
+from tolerant.own_data.text_features import takes_characters
 from tolerant.review.page import MOST_SHOWN
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.job import Callback
@@ -73,7 +73,7 @@ def train_source(
             compute=compute if not ranks.rank else None,
             device=place,
             say=say,
-            with_characters=_with_characters(settings),
+            with_characters=takes_characters(settings),
         )
         fingerprint = data.fingerprint(settings, folds)
         learned = learn(
@@ -110,9 +110,3 @@ def _features_and_sides(settings: Settings, features: str) -> tuple[str, tuple[i
     if features == AUTO and settings.model not in (AUTO, NETWORK):
         return NONE, None  # who names a network means it to see the pictures
     return features, picture_sides(features)
-
-
-def _with_characters(settings: Settings) -> bool | Literal["auto"]:
-    if settings.model == AUTO and takes_classifiers(settings):
-        return "auto"
-    return takes_classifiers(settings) and settings.model not in ("words", "bayes")

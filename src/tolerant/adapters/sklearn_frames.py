@@ -1,0 +1,93 @@
+"""Data frames as they are, with words, gaps, dates and texts, and rows of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tolerant.data.column_roles import text_columns
+from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoders.columns import TableEncoder
+from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
+from tolerant.data.readers.texts import texts_in
+from tolerant.own_data.settings import Settings
+from tolerant.own_data.text_features import has_many_characters, takes_characters
+
+
+@dataclass(frozen=True)
+class FrameReader:
+    """Turns a frame, or texts, into a data set, the same way for training and for new rows."""
+
+    encoder: InputEncoder
+    texts: tuple[str, ...]
+    """Of a frame the columns of text."""
+
+    @classmethod
+    def fit(cls, X: Any, settings: Settings) -> FrameReader:
+        """Learn from the training rows how they are read. A column of pandas' type "category" has words."""
+        table, texts = None, list[str]()
+        if hasattr(X, "columns"):
+            X = _named(X)
+            texts = text_columns(X)
+            columns = X.drop(columns=texts)
+            codes = [name for name, dtype in columns.dtypes.items() if dtype == "category"]
+            table = TableEncoder.fit(columns, categorical=codes) if len(columns.columns) else None
+        rows = _read(X, table, texts)
+        labels = np.zeros(len(X), np.int64)
+        raw = NoisyDataset(rows.inputs, labels, None, ("",), None, rows.kind, table, texts=rows.texts)
+        characters = raw.free_texts is not None and takes_characters(settings)
+        if characters == "auto":
+            characters = not has_many_characters(raw, lambda line: None)
+        return cls(InputEncoder.fit(raw, with_characters=bool(characters)), tuple(texts))
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the rows are, as those with texts."""
+        return self.encoder.text is not None
+
+    def dataset(self, X: Any, labels: np.ndarray, class_names: tuple[str, ...]) -> NoisyDataset:
+        """The rows X with these labels."""
+        if hasattr(X, "columns"):
+            X = _named(X)
+        elif self.encoder.kind == "table" or not are_texts(X):
+            wanted = "a data frame" if self.encoder.kind == "table" or self.texts else "a list of texts"
+            raise ValueError(f"X must be {wanted}, as in fit; got {type(X).__name__}.")
+        rows = _read(X, self.encoder.encoder, self.texts)
+        return replace(self.encoder.unlabelled(rows, "X"), given_labels=labels, class_names=class_names)
+
+
+def _read(X: Any, table: TableEncoder | None, texts: Sequence[str]) -> Unlabelled:
+    """A frame, by the encoder of its columns and the names of those of text; or texts."""
+    if not hasattr(X, "columns"):
+        return Unlabelled(np.asarray(X, object), None, "text")
+    found = texts_in(X, texts) if texts else None
+    if table is None:
+        assert found is not None
+        return Unlabelled(found, None, "text")
+    return Unlabelled(table.transform(X), None, "table", found)
+
+
+def must_be_read(X: Any) -> bool:
+    """Whether X is a frame that has other columns than whole ones of numbers, or rows of texts."""
+    if not hasattr(X, "columns"):
+        return are_texts(X)
+    return any(dtype.kind not in "iufb" for dtype in X.dtypes) or bool(X.isna().any(axis=None))
+
+
+def are_texts(X: Any) -> bool:
+    """Whether X is a row of texts: a list, an array or a series of them.
+
+    >>> are_texts(["a red fox"]), are_texts([["a red fox"]]), are_texts([1.0])
+    (True, False, False)
+    """
+    if not isinstance(X, list | tuple) and getattr(X, "ndim", 0) != 1:
+        return False
+    return len(X) > 0 and isinstance(next(iter(X)), str)
+
+
+def _named(frame: Any) -> Any:
+    """The frame with columns that have words for names."""
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
