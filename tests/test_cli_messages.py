@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tolerant import __version__, find_suspects
 from tolerant.cli import main
 from tolerant.cli.summary import print_suspects
 from tolerant.hints import warn_caller
+from tolerant.suspects import RateInterval
 
 
 @pytest.fixture
@@ -117,6 +119,21 @@ def test_the_command_for_a_sample_can_be_pasted_and_one_row_is_one(tmp_path, cap
     output = capsys.readouterr().out
     assert f"tolerant audit '{tmp_path / 'my run'}' --sample 100" in output
     assert "; 1 row looks like another class." in output
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        (RateInterval(0.2, 0.1, 0.3), "About 20 % of the labels are wrong (between 10 % and 30 %); 1 row"),
+        (RateInterval(0.2, 0.0, 0.5), "Between 0 % and 50 % of the labels are wrong; 1 row"),
+        (RateInterval(0.2, 0.1, 0.3, at_least=True), "At least 20 % of the labels are wrong; 1 row"),
+        (RateInterval(0.0001, 0, 0, at_least=True), "How many of the labels are wrong does not show; 1 row"),
+    ],
+)
+def test_how_many_labels_are_wrong_is_said_as_far_as_it_is_known(rate, said, tmp_path, capsys):
+    suspects = find_suspects((np.arange(60) < 1).astype(int), np.tile([0.9, 0.1], (60, 1)))
+    print_suspects(replace(suspects, noise_rate=rate), tmp_path, "tolerant train rows.csv")
+    assert said in capsys.readouterr().out
 
 
 def test_a_label_cannot_steer_the_terminal(tmp_path):

@@ -103,6 +103,8 @@ def _rate_sentence(rate: RateInterval) -> str:
     from tolerant.review.charts import percent
 
     low, high = percent(rate.low), percent(rate.high)
+    if rate.at_least and percent(rate.estimate) == percent(0.0):
+        return "How many of the labels are wrong does not show"
     if rate.at_least:
         return f"At least {percent(rate.estimate)} of the labels are wrong"
     if rate.vague:

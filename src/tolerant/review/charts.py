@@ -33,11 +33,14 @@ def rate_in_words(rate: RateInterval) -> tuple[str, str]:
     ('5.0 % to 40 %', 'the predictions cannot tell it more exactly')
     >>> rate_in_words(RateInterval(0.2, 0.15, 0.26, at_least=True))[0]
     'at least 20 %'
+    >>> rate_in_words(RateInterval(0.0, 0.0, 0.02, at_least=True))[0]
+    'unknown'
     """
     low, high = percent(rate.low), percent(rate.high)
     if rate.at_least:
         why = "a few words tell nearly every label, as if rules had made them: their mistakes do not show"
-        return f"at least {percent(rate.estimate)}", why
+        found = percent(rate.estimate)
+        return "unknown" if found == percent(0.0) else f"at least {found}", why
     if rate.vague:
         return f"{low} to {high}", "the predictions cannot tell it more exactly"
     return percent(rate.estimate), f"probably between {low} and {high}"
