@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from own_data_helpers import page_data, read, tolerant
 from sklearn.dummy import DummyClassifier
 
-from tolerant.data import TableEncoder
+from tolerant.data import InputEncoder, TableEncoder
 from tolerant.data.dataset import NoisyDataset
 from tolerant.own_data.classifiers.by_word import ByWord
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
@@ -53,6 +54,19 @@ def test_the_columns_that_name_words_are_found_in_what_each_classifier_is_given(
     few = as_rows(pd.DataFrame({"town": ["Ulm", "Bonn"] * 10, "size": np.arange(20.0)}), np.arange(20) % 2)
     assert of_many_words(few, columns) == of_many_words(few, of_table) == []
     assert type(named_member("trees").make(few, 0)).__name__ == "HistGradientBoostingClassifier"
+
+
+def test_beside_texts_a_linear_model_is_not_given_the_places():
+    """Which it could not be told of: its columns are brought to the length that words have."""
+    frame, labels = towns(1000, 0)
+    texts = np.array([f"it is {word} here" for word in np.where(labels, "warm", "cold")], object)
+    data = replace(as_rows(frame, labels), texts=texts)
+    rows = InputEncoder.fit(data).trainable(data)
+    assert of_many_words(rows, with_words) == []
+    assert of_many_words(rows, of_table) == [64]
+    assert with_words(rows).shape[1] == rows.inputs.shape[1] - 1
+    columns_of_row = with_words(rows)[:, : of_table(rows).shape[1] - 1].power(2).sum(axis=1)
+    np.testing.assert_allclose(columns_of_row, 1, rtol=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

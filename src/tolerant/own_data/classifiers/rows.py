@@ -79,7 +79,9 @@ def with_words(dataset: NoisyDataset) -> Any:
     """
     if not has_part("columns", dataset):
         return whole(dataset)
-    columns = extra("sklearn.preprocessing").normalize(_part(dataset, "columns"))
+    found = _part(dataset, "columns")
+    places = of_many_words(dataset, of_table)  # brought to a length they would say nothing
+    columns = extra("sklearn.preprocessing").normalize(found[:, np.delete(np.arange(found.shape[1]), places)])
     return extra("scipy.sparse").hstack([columns, _part(dataset, "words")], "csr", np.float32)
 
 
