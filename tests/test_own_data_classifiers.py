@@ -604,6 +604,23 @@ def test_a_pipeline_gets_the_frame_as_it_is():
     assert model.suspects_.ids.tolist() == frame.index[model.suspects_.index].tolist()
 
 
+class KeepsACopy(LogisticRegression):
+    """As CatBoost keeps one of its list of columns, which scikit-learn's `clone` takes for a change."""
+
+    def __init__(self, columns=()):
+        super().__init__()
+        self.columns = list(columns)
+
+
+def test_a_classifier_that_copies_its_arguments_is_copied_for_each_fit(blobs):
+    X, given, true = blobs
+    own = KeepsACopy([0, 1])
+    model = NoisyLabelClassifier(model=own, folds=2, random_state=0).fit(X, given)
+    assert model.score(X, true) > 0.8
+    assert model.model_ is not own
+    assert not hasattr(own, "coef_")
+
+
 def test_a_pipeline_gets_texts_as_they_are():
     texts = ["red apple", "green apple", "red plum", "fast car", "red car", "slow car"] * 10
     given = np.array((["fruit"] * 3 + ["car"] * 3) * 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,9 +73,15 @@ def named_member(name: str, q: float | None = None) -> Member:
 
 def own_member(model: Any, q: float | None = None) -> Member:
     """A user's own classifier, copied for each fit."""
-    clone = extra("sklearn.base").clone
     title = type(model.steps[-1][1] if hasattr(model, "steps") else model).__name__
-    return Member(OWN, lambda dataset, seed: _seeded(clone(model), seed), whole, q, title=title)
+    return Member(OWN, lambda dataset, seed: _seeded(_copied(model), seed), whole, q, title=title)
+
+
+def _copied(model: Any) -> Any:
+    try:
+        return extra("sklearn.base").clone(model)
+    except RuntimeError:  # it keeps a copy of an argument, as CatBoost does of its `cat_features`
+        return deepcopy(model)
 
 
 def is_classifier(model: Any) -> bool:
