@@ -315,8 +315,9 @@ def in_cleanlab(
 
     # One process: the same result, and in one of several it may not start others.
     options = {"n_jobs": 1}
-    found = CleanLearning(model, cv_n_folds=folds, seed=seed, find_label_issues_kwargs=options).fit(X, given)
-    return found.predict(test), found.get_label_issues()["label_quality"].to_numpy()
+    classes, codes = np.unique(given, return_inverse=True)  # it takes no numbers that no label has
+    found = CleanLearning(model, cv_n_folds=folds, seed=seed, find_label_issues_kwargs=options).fit(X, codes)
+    return classes[found.predict(test)], found.get_label_issues()["label_quality"].to_numpy()
 
 
 def processor_seconds() -> float:
