@@ -478,6 +478,21 @@ def test_a_missing_text_is_an_empty_one(of, missing):
         fitted.predict(gaps[:1])
 
 
+@pytest.mark.filterwarnings("ignore:.*columns have missing values")
+def test_codes_that_a_gap_has_made_floats_are_the_same_words():
+    """Of 1 and 2 pandas makes 1.0 and 2.0 where one is missing, which were words that nobody had seen."""
+    plan = np.random.default_rng(0).integers(1, 5, 300)
+    y = np.where(plan % 2 == 0, "a", "b")
+    whole = pandas.DataFrame({"plan": pandas.Categorical(plan)})
+    floats = pandas.DataFrame({"plan": np.where(np.arange(300) == 0, np.nan, plan)})
+    codes = floats.astype("category")
+    for fitted in (classifiers("linear").fit(X, y) for X in (whole, codes)):
+        for X in (whole, whole.astype(int), floats, codes):
+            assert fitted.score(X, y) > 0.99
+    halves = pandas.DataFrame({"plan": pandas.Categorical(plan / 2)})
+    assert classifiers("linear").fit(halves, y).score(halves, y) > 0.99
+
+
 def test_what_is_no_text_among_texts_is_named():
     with pytest.raises(ValueError, match=r"X must hold texts; got int in row 4: 7\. Write it as one"):
         classifiers().fit([7 if row == 4 else "a red fox" for row in range(40)], np.arange(40) % 2)

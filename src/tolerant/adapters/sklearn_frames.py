@@ -36,7 +36,7 @@ class FrameReader:
             columns = X.drop(columns=texts)
             codes = [name for name, dtype in columns.dtypes.items() if dtype == "category"]
             if not texts or any(has_values(column) for _, column in columns.items()):
-                table = TableEncoder.fit(columns, categorical=codes)
+                table = TableEncoder.fit(_whole_codes(columns, codes), categorical=codes)
         rows = _read(X, table, texts)
         labels = np.zeros(len(X), np.int64)
         raw = NoisyDataset(rows.inputs, labels, None, ("",), None, rows.kind, table, texts=rows.texts)
@@ -69,7 +69,8 @@ def _read(X: Any, table: TableEncoder | None, texts: Sequence[str]) -> Unlabelle
     if table is None:
         assert found is not None
         return Unlabelled(found, None, "text")
-    return Unlabelled(table.transform(X), None, "table", found)
+    words = [column.name for column in table.columns if column.kind == "category"]
+    return Unlabelled(table.transform(_whole_codes(X, words)), None, "table", found)
 
 
 def must_be_read(X: Any) -> bool:
@@ -107,6 +108,25 @@ def as_texts(X: Any) -> np.ndarray:
                 "or leave None there, which counts as an empty text."
             )
     return texts
+
+
+def _whole_codes(frame: Any, names: Sequence[str]) -> Any:
+    """The frame with whole numbers in these columns of words, where pandas has made floats of them.
+
+    It does so where one is missing, and the word would be 1.0 in place of 1.
+    """
+    found = {}
+    for name in names:
+        if name in frame.columns and _numbers(frame[name]).dtype.kind == "f":
+            numbers = frame[name].astype("Float64")
+            if (numbers % 1 == 0).all() and (numbers.abs() < 2**53).all():  # of those that are there
+                found[name] = "Int64"
+    return frame.astype(dict.fromkeys(found, "Float64")).astype(found) if found else frame
+
+
+def _numbers(column: Any) -> Any:
+    """The different values of a column of codes, else itself."""
+    return column.cat.categories if column.dtype == "category" else column
 
 
 def _named(frame: Any) -> Any:
