@@ -184,8 +184,8 @@ class _Rows:
             within += self.products[part]
         within /= np.float32(total)
         variance = within.diagonal() - middle**2
-        # A column that only the part left out has values in says nothing. Its rounding, scaled to a variance of
-        # 1, made the covariance indefinite, and all of that was shrunk away, in 24 attempts.
+        # A column that only the part left out has values in says nothing. Its rounding, scaled to a variance
+        # of 1, made the covariance indefinite, and all of that was shrunk away, in 24 attempts.
         constant = variance <= _ROUNDING * within.diagonal()
         deviation = np.where(constant, np.inf, np.sqrt(np.maximum(variance, 0.0)) + _LEAST)
         centres, share = (means - middle) / deviation, counts / total
