@@ -536,6 +536,21 @@ def test_pretrained_features_beside_a_frame_are_refused_with_the_way_out():
         classifiers(features="minilm").fit(frame, given)
 
 
+def test_pretrained_features_are_of_pictures_with_channels_last():
+    """Their channels would be taken for rows of pixels, and the height for channels, without a word."""
+    pytest.importorskip("efficientnet_lite_pytorch")
+    y = np.arange(30) % 2
+    X = np.random.default_rng(0).integers(0, 100, (30, 32, 32, 3)).astype(np.uint8)
+    X[y == 1] += 100
+    with pytest.raises(ValueError, match="Put the channels last"):
+        classifiers(features="lite0").fit(X.transpose(0, 3, 1, 2), y)
+    fitted = classifiers(features="lite0").fit(X, y)
+    with pytest.raises(ValueError, match="Put the channels last"):
+        fitted.predict(X.transpose(0, 3, 1, 2))
+    with pytest.raises(ValueError, match=r"X must be pictures or texts \(n,\), as in fit.*got a table"):
+        fitted.predict(X.reshape(30, -1))
+
+
 def test_a_warning_says_how_a_column_of_a_frame_is_left_out():
     frame = pandas.DataFrame({"nr": range(100), "town": ["Ulm", "Bonn"] * 50})
     with pytest.warns(UserWarning, match=r"'nr' counts the rows.*of a frame X\.drop\(columns='nr'\)"):

@@ -89,6 +89,10 @@ def pick_extractor(X: Any, wanted: str, device: str) -> Identity | None:
 def compute_features(X: Any, wanted: Identity, device: str) -> np.ndarray:
     """float32 (n, D), by the extractor of the training rows."""
     rows = _raw(X)
+    if rows.kind == "table":
+        raise ValueError(
+            f"X must be pictures or texts (n,), as in fit, for features of {wanted.name}; got a table."
+        )
     found = load_known(wanted, cast("Kind", rows.kind), device)
     features = extract(rows.inputs, found)
     return features[np.arange(len(features))]
@@ -104,6 +108,7 @@ def _raw(X: Any) -> NoisyDataset:
     )
     labels, names = np.zeros(len(rows), np.int64), ("",)
     if rows.ndim in (3, 4):
+        _row_shape(rows)  # channels first would be read as pictures of strange ones
         return NoisyDataset(rows[..., None] if rows.ndim == 3 else rows, labels, None, names, None, "image")
     if rows.ndim == 1:
         return NoisyDataset(rows, labels, None, names, None, "text")
