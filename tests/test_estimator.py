@@ -449,6 +449,114 @@ def test_a_frame_with_a_column_of_text_is_read_whole():
     assert {tried.name for tried in fitted.tried_} >= {"words", "characters", "forest"}
 
 
+def test_a_gap_that_only_new_rows_of_a_frame_have_is_the_mean(blobs):
+    """Else one gap in a frame of numbers would fail a cross-validation, in the fold that predicts it."""
+    X, given, _ = blobs
+    frame = pandas.DataFrame(X, columns=["height", "width"])
+    fitted = classifiers("linear").fit(frame, given)
+    of_mean = fitted.predict_proba(frame.iloc[:1].assign(width=frame.width.mean()))
+    for missing in (np.nan, pandas.array([pandas.NA], dtype="Float64")):
+        assert np.allclose(fitted.predict_proba(frame.iloc[:1].assign(width=missing)), of_mean, atol=1e-6)
+    frame.iloc[0, 0] = np.nan
+    with pytest.warns(UserWarning, match="missing values"):
+        assert cross_val_predict(classifiers("linear"), frame, given, cv=3).shape == (len(frame),)
+    with pytest.raises(ValueError, match=r"or give a pandas frame, which may have some"):
+        fitted.fit(frame.to_numpy(), given)
+
+
+@pytest.mark.filterwarnings("ignore:2 of 80 texts are empty")
+@pytest.mark.parametrize("missing", [None, np.nan, pandas.NA])
+@pytest.mark.parametrize("of", [list, pandas.Series, lambda texts: pandas.Series(texts, dtype="string")])
+def test_a_missing_text_is_an_empty_one(of, missing):
+    texts, y = ["rain and wind", "match and ball"] * 40, np.arange(80) % 2
+    empty = ["" if row in (0, 7) else text for row, text in enumerate(texts)]
+    gaps = of([missing if row in (0, 7) else text for row, text in enumerate(texts)])
+    fitted = classifiers("words").fit(gaps, y)
+    assert np.array_equal(fitted.p_y_, classifiers("words").fit(empty, y).p_y_)
+    assert np.array_equal(fitted.predict_proba(gaps), fitted.predict_proba(empty))
+    with pytest.warns(UserWarning, match="1 of 1 texts are empty"):
+        fitted.predict(gaps[:1])
+
+
+@pytest.mark.filterwarnings("ignore:.*columns have missing values")
+def test_codes_that_a_gap_has_made_floats_are_the_same_words():
+    """Of 1 and 2 pandas makes 1.0 and 2.0 where one is missing, which were words that nobody had seen."""
+    plan = np.random.default_rng(0).integers(1, 5, 300)
+    y = np.where(plan % 2 == 0, "a", "b")
+    whole = pandas.DataFrame({"plan": pandas.Categorical(plan)})
+    floats = pandas.DataFrame({"plan": np.where(np.arange(300) == 0, np.nan, plan)})
+    codes = floats.astype("category")
+    for fitted in (classifiers("linear").fit(X, y) for X in (whole, codes)):
+        for X in (whole, whole.astype(int), floats, codes):
+            assert fitted.score(X, y) > 0.99
+    halves = pandas.DataFrame({"plan": pandas.Categorical(plan / 2)})
+    assert classifiers("linear").fit(halves, y).score(halves, y) > 0.99
+
+
+def test_what_is_no_text_among_texts_is_named():
+    with pytest.raises(ValueError, match=r"X must hold texts; got int in row 4: 7\. Write it as one"):
+        classifiers().fit([7 if row == 4 else "a red fox" for row in range(40)], np.arange(40) % 2)
+
+
+def test_a_frame_is_not_taken_for_texts():
+    texts, y = ["rain and wind", "match and ball"] * 40, np.arange(80) % 2
+    fitted = classifiers("words").fit(texts, y)
+    with (
+        pytest.warns(UserWarning, match="feature names"),
+        pytest.raises(ValueError, match=r"X must be a list of texts, as in fit; got DataFrame\."),
+    ):
+        fitted.predict(pandas.DataFrame({"comment": texts}))
+
+
+def test_an_empty_column_beside_a_text_does_not_matter():
+    """As the command line takes such a table for texts."""
+    y = np.arange(80) % 2
+    texts = [f"note {row} of {('rain', 'goal')[label]}" for row, label in enumerate(y)]
+    frame = pandas.DataFrame({"note": texts, "answer": [None] * 80})
+    assert classifiers("words").fit(frame, y).score(frame, y) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:.*columns have missing values")
+def test_tables_of_pyarrow_are_read_as_frames():
+    frame, given = people(200, 0)
+    table = pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False)
+    ours, theirs = (classifiers("trees").fit(X, given) for X in (table, frame))
+    assert np.array_equal(ours.predict_proba(table), theirs.predict_proba(frame))
+
+
+def test_no_rows_are_refused():
+    frame, given = people(100, 0)
+    with pytest.raises(ValueError, match=r"X must have at least one row"):
+        classifiers().fit(frame[:0], given[:0])
+
+
+def test_pretrained_features_beside_a_frame_are_refused_with_the_way_out():
+    frame, given = people(100, 0)
+    with pytest.raises(ValueError, match=r"features='minilm' .*X is a data frame\. Leave it out, or"):
+        classifiers(features="minilm").fit(frame, given)
+
+
+def test_pretrained_features_are_of_pictures_with_channels_last():
+    """Their channels would be taken for rows of pixels, and the height for channels, without a word."""
+    pytest.importorskip("efficientnet_lite_pytorch")
+    y = np.arange(30) % 2
+    X = np.random.default_rng(0).integers(0, 100, (30, 32, 32, 3)).astype(np.uint8)
+    X[y == 1] += 100
+    with pytest.raises(ValueError, match="Put the channels last"):
+        classifiers(features="lite0").fit(X.transpose(0, 3, 1, 2), y)
+    fitted = classifiers(features="lite0").fit(X, y)
+    with pytest.raises(ValueError, match="Put the channels last"):
+        fitted.predict(X.transpose(0, 3, 1, 2))
+    with pytest.raises(ValueError, match=r"X must be pictures or texts \(n,\), as in fit.*got a table"):
+        fitted.predict(X.reshape(30, -1))
+
+
+def test_a_warning_says_how_a_column_of_a_frame_is_left_out():
+    frame = pandas.DataFrame({"nr": range(100), "town": ["Ulm", "Bonn"] * 50})
+    with pytest.warns(UserWarning, match=r"'nr' counts the rows.*of a frame X\.drop\(columns='nr'\)"):
+        classifiers("linear").fit(frame, ["a", "b"] * 50)
+
+
 def test_an_array_with_words_is_refused_with_the_way_out():
     X = np.array([["red", 1.0], ["blue", 2.0]] * 20, object)
     with pytest.raises(

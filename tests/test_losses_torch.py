@@ -580,6 +580,9 @@ def test_a_checkpoint_with_cross_entropy_s_class_weights_is_loaded():
     assert torch.equal(after["loss"].class_weight, weight)
     assert list(before) == ["loss.weight"]
     after.load_state_dict(after.state_dict())
+    without = torch.nn.ModuleDict({"loss": LqLoss(q=0.7)})
+    with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "loss\.weight"'):
+        without.load_state_dict(before)
 
 
 def test_activation_checkpointing():

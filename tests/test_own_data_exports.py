@@ -22,10 +22,10 @@ def as_excel(path, rows):
     return path
 
 
-@pytest.mark.parametrize("line", ["sep=;", '"sep=|"', "sep=\t"])
+@pytest.mark.parametrize("line", ["sep=;", '"sep=|"', "sep=\t", "SEP=;", "Sep=,,", '"sep=;";;'])
 def test_a_first_line_that_says_the_separator_is_no_header(tmp_path, line):
-    separator = line.strip('"')[-1]
-    rows = ["a,1|wert|label", "0,5|x|ja", "0,7|y|nein"]
+    separator = line.strip('"')[4]
+    rows = ['"a,1"|wert|label', '"0,5"|x|ja', '"0,7"|y|nein']
     text = "\n".join([line, *(row.replace("|", separator) for row in rows)])
     (tmp_path / "rows.csv").write_text(text, encoding="utf-8-sig")
     frame = read_frame(tmp_path / "rows.csv")

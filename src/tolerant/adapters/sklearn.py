@@ -18,7 +18,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 from torch import nn
 
-from tolerant.adapters.sklearn_frames import FrameReader, are_texts, must_be_read
+from tolerant.adapters.sklearn_frames import (
+    FrameReader,
+    are_texts,
+    as_pandas,
+    as_texts,
+    must_be_read,
+)
 from tolerant.adapters.sklearn_inputs import (
     InputReader,
     check_no_missing,
@@ -200,6 +206,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         """
         go_on = self.warm_start and hasattr(self, "model_")
         ids = frame_ids(X)
+        X = self._given(X)
         y = as_numpy(y)
         check_no_missing("y", y, "Leave those rows out, as with X[y.notna()]; `predict` labels them.")
         if not go_on:
@@ -264,7 +271,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of `classes_`, float32 (n, classes)."""
         check_is_fitted(self)
-        X = self._validate(self._with_features(X), reset=False)
+        X = self._validate(self._with_features(self._given(X)), reset=False)
         names = tuple(map(str, self.classes_))
         dataset = self._reader.dataset(X, np.zeros(X.shape[0], np.int64), names)
         if isinstance(self._predictor, Committee):
@@ -286,6 +293,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             tags.input_tags.sparse, tags.input_tags.allow_nan = own.sparse, own.allow_nan
         return tags
 
+    def _given(self, X: Any) -> Any:
+        """Frames as those of pandas, texts with "" for missing ones; unread for a classifier of one's own."""
+        if is_classifier(self.model):
+            return X
+        X = as_pandas(X)
+        return as_texts(X) if are_texts(X) else X
+
     def _with_features(self, X: Any) -> Any:
         if self._extractor is None:
             return X
@@ -300,6 +314,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         X = as_numpy(X)
         if getattr(X, "ndim", 2) not in (3, 4):
             options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+            if hasattr(X, "columns"):  # of one with gaps in fit they are read, too (`must_be_read`)
+                options["ensure_all_finite"] = "allow-nan"
         elif X.dtype == np.uint8:
             options |= {"allow_nd": True, "dtype": np.uint8}
         else:
@@ -314,8 +330,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             if "contains NaN" in str(error):
                 error.add_note(
                     "Here: put an imputer before it, as in make_pipeline(SimpleImputer(), "
-                    "NoisyLabelClassifier()), name a model of your own that takes gaps, or encode a frame: "
-                    "tolerant.data.TableEncoder.fit(X).transform(X)."
+                    "NoisyLabelClassifier()), name a model of your own that takes gaps, or give a pandas "
+                    "frame, which may have some: pandas.DataFrame(X)."
                 )
             if "could not convert string" not in str(error):
                 raise
@@ -326,6 +342,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def _validate_unread(self, X: Any, **options: Any) -> Any:
         """Frames and texts unread; of others that they are rows of columns."""
         y = _check_y(options.pop("y")) if "y" in options else None
+        if (isinstance(X, list | tuple) or hasattr(X, "iloc")) and not len(X):
+            raise ValueError("Found array with 0 sample(s): X must have at least one row.")
         if are_texts(X):
             X = np.asarray(X, object)
         elif hasattr(X, "iloc"):

@@ -66,6 +66,7 @@ class InputReader:
         if issparse(X):
             X = X.toarray()
         scaled = standardise(X, self.mean, self.deviation).astype(np.float32)
+        scaled[np.isnan(scaled)] = 0  # a gap in a new row of a frame: the mean, as where training saw gaps
         return NoisyDataset(scaled, labels, None, class_names)
 
 
@@ -73,6 +74,11 @@ def pick_extractor(X: Any, wanted: str, device: str) -> Identity | None:
     """Which extractor the rows X are to be turned into features by; None for none."""
     if wanted == "none":
         return None
+    if hasattr(X, "columns") and wanted != "auto":
+        raise ValueError(
+            f"features={wanted!r} is for pictures and for texts (n,); X is a data frame. Leave it out, or "
+            "give a column of texts alone: X['...']."
+        )
     rows = _raw(X)
     if wanted == "auto" and rows.kind == "text":  # there are no words to compare with
         wanted = default_extractor("text") or "none"
@@ -83,6 +89,10 @@ def pick_extractor(X: Any, wanted: str, device: str) -> Identity | None:
 def compute_features(X: Any, wanted: Identity, device: str) -> np.ndarray:
     """float32 (n, D), by the extractor of the training rows."""
     rows = _raw(X)
+    if rows.kind == "table":
+        raise ValueError(
+            f"X must be pictures or texts (n,), as in fit, for features of {wanted.name}; got a table."
+        )
     found = load_known(wanted, cast("Kind", rows.kind), device)
     features = extract(rows.inputs, found)
     return features[np.arange(len(features))]
@@ -98,6 +108,7 @@ def _raw(X: Any) -> NoisyDataset:
     )
     labels, names = np.zeros(len(rows), np.int64), ("",)
     if rows.ndim in (3, 4):
+        _row_shape(rows)  # channels first would be read as pictures of strange ones
         return NoisyDataset(rows[..., None] if rows.ndim == 3 else rows, labels, None, names, None, "image")
     if rows.ndim == 1:
         return NoisyDataset(rows, labels, None, names, None, "text")
@@ -131,7 +142,7 @@ def check_no_missing(name: str, values: Any, way_out: str) -> None:
     if getattr(getattr(values, "dtype", None), "kind", "O") in "biufcUS":
         return
     words = np.asarray(values, object)
-    rows = [row for row, word in enumerate(words) if _is_missing(word)] if words.ndim == 1 else []
+    rows = [row for row, word in enumerate(words) if is_missing(word)] if words.ndim == 1 else []
     if rows:
         raise ValueError(
             f"{name} must have a value for every row; {len(rows)} are missing (first: {words[rows[0]]!r} in "
@@ -139,6 +150,7 @@ def check_no_missing(name: str, values: Any, way_out: str) -> None:
         )
 
 
-def _is_missing(word: Any) -> bool:
+def is_missing(word: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN, or pandas' NA or NaT."""
     is_nan = isinstance(word, float) and word != word
     return word is None or is_nan or type(word).__name__ in ("NAType", "NaTType")

@@ -76,12 +76,13 @@ def kind_of_rows(frame: Any, options: dict[str, Any]) -> tuple[Kind, dict[str, A
         return "image", options
     no_columns = {*text_names(options.get("text")), *options.get("ignore", ()), *frame.attrs.get("index", ())}
     others = (name for name in _other_columns(frame, options) if name not in no_columns)
-    if "text" in options and not any(_has_values(frame[name]) for name in others):
+    if "text" in options and not any(has_values(frame[name]) for name in others):
         return "text", options
     return "table", options
 
 
-def _has_values(series: Any) -> bool:
+def has_values(series: Any) -> bool:
+    """Whether any cell of a column is filled."""
     try:
         return not as_words(series)[1].all()
     except ValueError:  # the reader says what is wrong with it

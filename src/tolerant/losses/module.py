@@ -110,7 +110,8 @@ class RobustLoss(NoTorchScript):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         # A checkpoint from before the one line was changed has CrossEntropyLoss's name for class weights.
-        if f"{prefix}weight" in state_dict:
+        # Without class weights here it stays an unexpected key, under the name that the file has.
+        if self.class_weight is not None and f"{prefix}weight" in state_dict:
             state_dict.setdefault(f"{prefix}class_weight", state_dict.pop(f"{prefix}weight"))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 

@@ -46,6 +46,17 @@ _SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets writ
 _SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
 
 
+def leave_out(name: str) -> str:
+    """How to leave a column out, for files and for frames that `NoisyLabelClassifier` gets."""
+    return f"leave it out: ignore=[{name!r}] (--ignore {name!r}), of a frame X.drop(columns={name!r})"
+
+
+def as_codes(name: str) -> str:
+    """How to have the words of a column taken as such, though many look like numbers."""
+    frame = f"X.astype({{{name!r}: 'category'}})"
+    return f"pass categorical=[{name!r}] (--categorical {name!r}), of a frame {frame}"
+
+
 def as_words(series: Any) -> tuple[np.ndarray, np.ndarray]:
     """(object (N,) of str, bool (N,) where the cell is missing)."""
     cells = series.to_numpy(object)
@@ -63,7 +74,7 @@ def refuse_nested(series: Any, cells: Any) -> None:
     if series.dtype != object:
         return
     where = f"{series.attrs['path']}: " if "path" in series.attrs else ""
-    way_out = f"leave it out: ignore=[{series.name!r}] (--ignore {series.name!r})"
+    way_out = leave_out(series.name)
     for row, cell in zip(series.index, cells, strict=True):
         if isinstance(cell, _NESTED):
             raise ValueError(
@@ -99,14 +110,13 @@ def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
             raise ValueError(
                 f"column {name!r} holds numbers except for {len(bad)} cells{', all alike' if alike else ''} "
                 f"(first: {words[bad[0]]!r} in row {series.index[bad[0]]}); correct them (empty means "
-                f"missing), or pass categorical=[{name!r}] (--categorical {name!r})"
+                f"missing), or {as_codes(name)}"
             )
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
         raise ValueError(
             f"column {name!r} has an infinite value in row {series.index[infinite[0]]}; write a number or "
-            "leave the cell empty, which counts as missing; or leave the column out: "
-            f"ignore=[{name!r}] (--ignore {name!r})"
+            f"leave the cell empty, which counts as missing; or {leave_out(name)}"
         )
     return numbers, empty
 
@@ -228,8 +238,7 @@ def as_dates(
     if len(bad):
         raise ValueError(
             f"column {name!r} holds dates except for {len(bad)} cells (first: {words[bad[0]]!r} in row "
-            f"{series.index[bad[0]]}); correct them (empty means missing), or pass categorical=[{name!r}] "
-            f"(--categorical {name!r})"
+            f"{series.index[bad[0]]}); correct them (empty means missing), or {as_codes(name)}"
         )
     numbers = np.full(len(words), np.nan)
     numbers[~empty] = (parsed - pandas.Timestamp(0, tz="UTC")) / day

@@ -263,7 +263,7 @@ def _fit_column(
         findings.missing.append(f"{name!r} ({empty.sum()})")
     if kind != "category":
         if counts_rows(cells):
-            findings.counters.append(repr(name))
+            findings.counters.append(name)
         day_first = is_day_first(series) if kind == "date" else None
         return Column(name, kind, missing, *_moments(cells[~empty], name), day_first=day_first)
     counts = Counter(cells[~empty])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tolerant.data.encoders.cells import as_codes, leave_out
 from tolerant.hints import warn_caller
 
 MAX_CATEGORIES = 64  # of a column that have a feature each
@@ -50,16 +51,15 @@ class Findings:
                 f"nearly every row has a different word in {', '.join(self.row_names[:5])}; "
                 f"{MAX_CATEGORIES} of them become features. Pass row names as id=... (--id), free text as "
                 f"text=... (--text); write {_AS_READ}; leave other such columns out with ignore=... "
-                "(--ignore)"
+                "(--ignore), of a frame with X.drop(columns=...)"
             )
         for name, shares in self.mixed.items():
             warn_caller(
                 f"column {name!r} is read as words, though it holds {shares}. Leave a cell empty where "
-                f"the number is missing; for codes pass categorical=[{name!r}] (--categorical {name!r})"
+                f"the number is missing; for codes {as_codes(name)}"
             )
         if self.counters:
-            first = self.counters[0]
             warn_caller(
-                f"{', '.join(self.counters[:5])} counts the rows, and so tells how they were sorted; "
-                f"leave it out with ignore=[{first}] (--ignore {first})"
+                f"{', '.join(map(repr, self.counters[:5]))} counts the rows, and so tells how they were "
+                f"sorted; {leave_out(self.counters[0])}"
             )

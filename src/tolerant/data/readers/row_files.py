@@ -24,7 +24,8 @@ from tolerant.hints import warn_caller
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 _MOST_OF_HEADER = 2**20  # characters that are looked at for what separates the cells
-_SAYS_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\s*')  # a first line that is meant for Excel
+# A first line that is meant for Excel; programs that fill up rows have separators behind it.
+_SAYS_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\1*\s*', re.IGNORECASE)
 _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 

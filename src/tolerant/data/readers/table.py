@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tolerant.data.dataset import NoisyDataset
+from tolerant.data.encoders.cells import leave_out
 from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.readers.labels import check_columns, check_ignored, ids_or_numbers, labelled_rows
@@ -139,5 +140,5 @@ def _warn_of_copies(features: Any, given: np.ndarray, label: str) -> None:
         else:
             warn_caller(
                 f"column {name!r} is {label!r} in other words, so every label will look right; "
-                f"leave it out: ignore=[{name!r}] (--ignore {name!r})"
+                f"{leave_out(name)}"
             )

@@ -31,6 +31,8 @@ from tolerant.suspects.noise_model import NoiseModel, fit_noise_model, posterior
 
 _BLOCK = 4096  # rows in memory at a time: features of a million pictures stay in their memory map
 _LEAST = 1e-6
+# Of a mean square: what 32 bits leave of the variance of a column that is constant.
+_ROUNDING = 1e-5
 _LEAST_WITHIN = 1e-3  # of a variance of 1
 _PARTS = 5
 _JUDGES = 0  # the part whose given labels choose
@@ -181,7 +183,11 @@ class _Rows:
         for part in parts[1:]:  # one by one: all of them beside each other take the most memory here
             within += self.products[part]
         within /= np.float32(total)
-        deviation = np.sqrt(np.maximum(within.diagonal() - middle**2, 0.0)) + _LEAST
+        variance = within.diagonal() - middle**2
+        # A column that only the part left out has values in says nothing. Its rounding, scaled to a variance
+        # of 1, made the covariance indefinite, and all of that was shrunk away, in 24 attempts.
+        constant = variance <= _ROUNDING * within.diagonal()
+        deviation = np.where(constant, np.inf, np.sqrt(np.maximum(variance, 0.0)) + _LEAST)
         centres, share = (means - middle) / deviation, counts / total
         scale, at = (each.astype(np.float32) for each in (1 / deviation, middle / deviation))
         within *= scale
