@@ -139,6 +139,12 @@ def test_what_is_told_is_the_log_of_shares_with_rows_added():
     fitted.predict_proba(np.array([[5.0], [np.nan]], np.float32))
 
 
+def test_of_three_classes_each_is_told():
+    frame, labels = towns(1000, 0, classes=3)
+    fitted = ByWord(Kept(), [0]).fit(columns(as_rows(frame, labels)), labels)
+    assert fitted.model.X.shape == (1000, 2 + 3)
+
+
 def test_a_word_that_no_row_had_says_nothing():
     data = as_rows(*towns(1000, 0))
     fitted = ByWord(Kept(), [0]).fit(columns(data), data.given_labels)
