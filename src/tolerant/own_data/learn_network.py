@@ -80,9 +80,9 @@ def _warn_of_many_words(dataset: NoisyDataset) -> None:
     named = [f"{column.name!r} ({len(column.categories):,})" for column in columns if column.has_place]
     if named:
         warn_caller(
-            f"a network tells the {MAX_CATEGORIES} most frequent words of a column apart, all others count "
-            f"as one: {', '.join(named[:5])}{', ...' if len(named) > 5 else ''}. Classifiers tell all "
-            "apart: model='trees' (--model trees)"
+            f"a network tells the {MAX_CATEGORIES} most frequent words of a column apart, of the others it "
+            f"knows how frequent they are: {', '.join(named[:5])}{', ...' if len(named) > 5 else ''}. "
+            "Classifiers are told what the labels say of each: model='trees' (--model trees)"
         )
 
 

@@ -130,12 +130,8 @@ def _blocks(dataset: NoisyDataset) -> dict[str, _Block]:
             f"feature {number + 1}": _Block(slice(number, number + 1), is_category=False)
             for number in range(dataset.inputs.shape[1])
         }
-    blocks, start = {}, 0
-    for column in dataset.encoder.columns:
-        stop = start + len(column.feature_names)
-        blocks[column.name] = _Block(slice(start, stop), bool(column.categories))
-        start = stop
-    return blocks
+    lie = zip(dataset.encoder.columns, dataset.encoder.slices, strict=True)
+    return {column.name: _Block(features, bool(column.categories)) for column, features in lie}
 
 
 def _usual_rows(dataset: NoisyDataset, blocks: Mapping[str, _Block]) -> np.ndarray:

@@ -140,6 +140,12 @@ class TableEncoder:
     def feature_names(self) -> tuple[str, ...]:
         return tuple(name for column in self.columns for name in column.feature_names)
 
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Where the features of each column lie."""
+        ends = np.cumsum([len(column.feature_names) for column in self.columns]).tolist()
+        return tuple(map(slice, [0, *ends[:-1]], ends))
+
     def transform(self, frame: Any) -> np.ndarray:
         """The features of `frame`, float32 (N, D); columns that were not fitted are ignored."""
         absent = [column.name for column in self.columns if column.name not in frame.columns]

@@ -119,11 +119,9 @@ def columns(dataset: NoisyDataset) -> np.ndarray:
     table, encoder = of_table(dataset), dataset.encoder
     if encoder is None:
         return np.asarray(table)
-    found, place = np.empty((len(table), len(encoder.columns)), np.float32), 0
-    for number, column in enumerate(encoder.columns):
-        block = table[:, place : place + len(column.feature_names)]
-        place += block.shape[1]
-        found[:, number] = _values(column, block)
+    found = np.empty((len(table), len(encoder.columns)), np.float32)
+    for number, (column, features) in enumerate(zip(encoder.columns, encoder.slices, strict=True)):
+        found[:, number] = _values(column, table[:, features])
     return found
 
 
@@ -141,15 +139,14 @@ def _values(column: Column, block: np.ndarray) -> np.ndarray:
 
 def of_many_words(dataset: NoisyDataset, given: Callable[[NoisyDataset], Any]) -> list[int]:
     """Which columns of ``given(dataset)`` say which of very many words a cell holds (`Column.has_place`)."""
-    if dataset.encoder is None:
-        return []
-    own = dataset.encoder.columns
+    own = () if dataset.encoder is None else dataset.encoder.columns
+    if dataset.encoder is None or not any(column.has_place for column in own):
+        return []  # before it is worked out where 100,000 columns lie
     if given is columns:
         return [number for number, column in enumerate(own) if column.has_place]
     if given is of_table or (given in (whole, with_words) and not is_sparse(dataset)):
-        ends = np.cumsum([len(column.feature_names) for column in own])
-        last = zip(own, ends, strict=True)
-        return [int(end) - 1 - column.missing for column, end in last if column.has_place]
+        lie = zip(own, dataset.encoder.slices, strict=True)
+        return [features.stop - 1 - column.missing for column, features in lie if column.has_place]
     return []  # the other rows are words of texts, or columns brought to their length
 
 
