@@ -574,6 +574,22 @@ def test_trees_get_categories_as_one_column_and_gaps_as_gaps():
     assert np.isnan(columns(rows)[:, 0]).tolist() == [False, True, False]
 
 
+@pytest.mark.filterwarnings("ignore:.*columns have missing values")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ["trees", "auto"])
+def test_a_column_that_is_nearly_empty_is_borne(name, weighted):
+    """Folds without its one value have nothing in it; nor has the last fit, where that row weighs nothing."""
+    X, true = make_blobs(n_samples=400, centers=2, random_state=0)
+    row = np.arange(len(X))
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(
+        note=np.where(row == 3, 1.0, np.nan), town=np.where(row == 5, "Ulm", None)
+    )
+    weight = np.where(np.isin(row, (3, 5)), 0.0, 1.0) if weighted else None
+    model = NoisyLabelClassifier(model=name, folds=3, random_state=0).fit(table, true, weight)
+    assert model.score(table, true) > 0.9
+    assert name == "trees" or "trees" in [tried.name for tried in model.tried_]
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -16,7 +16,7 @@ from tolerant.extras import extra
 from tolerant.own_data.classifiers.by_word import ByWord
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.reweigh import fit_lq
-from tolerant.own_data.classifiers.rows import of_many_words, whole
+from tolerant.own_data.classifiers.rows import columns, of_many_words, whole, without_empty
 
 OWN = "own"  # what a user's own classifier is called
 
@@ -45,6 +45,7 @@ class Member:
     ) -> Any:
         """A fitted classifier; ``make()`` gives one that is not, ``trusted`` labels stay as they are."""
         kept = {"trusted": trusted} if self.relabels else {}
+        X = without_empty(X, weight) if self.rows is columns else X
 
         def fit(weight: np.ndarray | None) -> Any:
             model = make()

@@ -137,6 +137,18 @@ def _values(column: Column, block: np.ndarray) -> np.ndarray:
     return np.where(block[:, -1] > 0, np.nan, values) if column.missing else values
 
 
+def without_empty(X: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """`columns` of rows to fit, with zeros in those that hold nothing there, as nearly empty ones in a fold.
+
+    scikit-learn's boosting (1.9) cannot bin a column without a value.
+
+    >>> without_empty(np.array([[1.0, np.nan], [np.nan, np.nan]]), None).tolist()
+    [[1.0, 0.0], [nan, 0.0]]
+    """
+    empty = np.isnan(X if weight is None else X[weight > 0]).all(axis=0)
+    return np.where(empty, np.float32(0), X) if empty.any() else X
+
+
 def of_many_words(dataset: NoisyDataset, given: Callable[[NoisyDataset], Any]) -> list[int]:
     """Which columns of ``given(dataset)`` say which of very many words a cell holds (`Column.has_place`)."""
     own = () if dataset.encoder is None else dataset.encoder.columns
