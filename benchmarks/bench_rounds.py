@@ -1,16 +1,19 @@
 """Trials of the rounds on CIFAR, on columns that no table reports: what might replace the setting of today.
 
     python benchmarks/bench_rounds.py --list
-    python benchmarks/bench_rounds.py --only half --fleet 2
+    python benchmarks/bench_rounds.py --only short --fleet 2
     python benchmarks/bench_rounds.py --only half+uniform-0.7,sure
 
 A trial is a change of the package's rounds (`tolerant.experiment.papers.rounds`), with a way to decide of
-`ways.py` or tricks of `bench_tricks.py`, on one column; on half of its rows where the name says so. They run
-in the order of the list, the most promising first. `--only` takes words between commas: a name must have all
-parts, joined by +, of one of them. Rows are stored as by `tolerant reproduce`, with what each epoch measured
-(test accuracy, share of right labels) in `history/`, and there under "views" the test accuracy of the weights
-at the end by each way of looking at a picture; what is stored is not run again, and a run that was killed
-goes on from its checkpoint.
+`ways.py` or tricks of `bench_tricks.py`, on one column: "full", on "half" of its rows, or "short", on all of
+them in 20, 30 and 45 epochs of one network. "either" is of two people's labels (random 1 and 2) a wrong one
+where there is one, as CIFAR-10N's worse, which is reported, is of three people's.
+
+Trials run in the order of the list, the most promising first. `--only` takes words between commas: a name
+must have all parts, joined by +, of one of them. Rows are stored as by `tolerant reproduce`, with what each
+epoch measured (test accuracy, share of right labels) in `history/`, and there under "views" the test accuracy
+of the weights at the end by each way of looking at a picture; what is stored is not run again, and a run that
+was killed goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from bench_tricks import TRICKS, by_views
 from common import TINY_ROWS, make_parser
 from ways import WAYS, Rounds, unchanged
 
+from tolerant.data import load
 from tolerant.experiment.engines import local
 from tolerant.experiment.engines.local import Runner
 from tolerant.experiment.execute import missing
@@ -41,6 +45,7 @@ from tolerant.experiment.training_data import TrainingData, training_data
 from tolerant.train import Relabel, Round, TrainResult
 
 COLUMNS = {
+    "either": ("cifar10n-random1", "human", 0.0),
     "instance-0.4": ("cifar10", "instance", 0.4),
     "random1": ("cifar10n-random1", "human", 0.0),
     "uniform-0.7": ("cifar10", "uniform", 0.7),
@@ -76,7 +81,7 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "ours": (unchanged, "ours"),
     "before": (unchanged, "before"),
     "surest-before": (unchanged, "surest-before"),
-    "sure": (unchanged, "sure"),
+    **{way: (unchanged, way) for way in ("sure", "surer", "doubts")},
     "one-short": (one_short, "ours"),
     "one-short-before": (one_short, "before"),
     "one-short-1x": (lambda rounds: tuple(replace(each, networks=1) for each in one_short(rounds)), "ours"),
@@ -84,37 +89,38 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "hard": (unchanged, "hard"),
     **dict.fromkeys(CHEAP, (unchanged, "ours")),
 }
-# In the order in which they should be run: columns, halves or not, changes. The reported columns that are to
-# become better have people's labels and uniform noise, so these come first; then all rows, with which a trick
-# of short trainings gains less.
+SHORT = (20, 30, 45)
+# In the order in which they should be run: columns, how much of them, changes. What decides comes first, on
+# all rows, for with half of them a network knows too little for too long; then what a training gains at all.
 ORDER = (
-    (("random1", "uniform-0.7"), True, ("ours", "all-cheap", "one-short", "before")),
-    (("random1",), False, ("ours", "all-cheap")),
-    (("instance-0.4",), True, ("ours", "all-cheap", "one-short", "before", "one-short-before")),
-    (("class-dependent-0.3", "cifar100-uniform-0.6"), True, ("ours", "one-short", "before")),
+    (("either", "uniform-0.7"), "short", ("ours", "sure", "surer", "doubts", "before")),
+    (("random1", "uniform-0.7"), "half", ("ours", "all-cheap", "one-short", "before")),
+    (("random1",), "full", ("ours", "all-cheap")),
+    (("instance-0.4",), "half", ("ours", "all-cheap", "one-short", "before", "one-short-before")),
+    (("class-dependent-0.3", "cifar100-uniform-0.6"), "half", ("ours", "one-short", "before")),
     (
         ("random1", "uniform-0.7"),
-        True,
+        "half",
         ("views", "whole-rate", "dirac", "biases", "alternate", "one-short-before"),
     ),
-    (("random1", "uniform-0.7"), True, ("one-short-1x", "surest-before", "long-2x150", "sure", "hard")),
-    (("random1",), False, ("one-short", "before")),
+    (("random1", "uniform-0.7"), "half", ("one-short-1x", "surest-before", "long-2x150", "sure", "hard")),
+    (("random1",), "full", ("one-short", "before")),
 )
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A change on a column, with all or half of its rows."""
+    """A change on a column, "full", "half" or "short"."""
 
     change: str
     column: str
-    half: bool
+    size: str
     seed: int = 0
     tiny: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.change}+{self.column}+{'half' if self.half else 'full'}"
+        return f"{self.change}+{self.column}+{self.size}"
 
     @property
     def way(self) -> str:
@@ -125,7 +131,8 @@ class Trial:
         change, way = CHANGES[self.change]
         dataset, noise, rate = COLUMNS[self.column]
         changes, options = CHEAP.get(self.change, ({}, {}))
-        rounds, recipe = WAYS[way].change(change(method(dataset))), replace(RECIPE, **changes)
+        rounds = method(dataset, SHORT, networks=1) if self.size == "short" else method(dataset)
+        rounds, recipe = WAYS[way].change(change(rounds)), replace(RECIPE, **changes)
         if self.tiny:
             dataset, noise, rate, options = "digits", "uniform", 0.3, {"width": 2, **options}
             recipe = replace(recipe, batch_size=16, precision="fp32")
@@ -144,12 +151,17 @@ class Trial:
     @property
     def seconds(self) -> float:
         """About so many of one H200."""
-        return estimate_s(self.spec) / (2 if self.half else 1)
+        return estimate_s(self.spec) / (2 if self.size == "half" else 1)
 
     def rows(self, spec: RunSpec) -> TrainingData:
         found = training_data(spec)
-        num_rows = TINY_ROWS if self.tiny else len(found.train) // (2 if self.half else 1)
-        return replace(found, train=found.train.subset(np.arange(num_rows)))
+        train = found.train
+        if self.column == "either" and not self.tiny:
+            other = load("cifar10n-random2").given_labels
+            train = train.with_given_labels(np.where(train.flipped, train.given_labels, other))
+            found = replace(found, realised_noise_rate=float(train.flipped.mean()))
+        num_rows = TINY_ROWS if self.tiny else len(train) // (2 if self.size == "half" else 1)
+        return replace(found, train=train.subset(np.arange(num_rows)))
 
 
 def _tiny(this: Round) -> Round:
@@ -160,8 +172,8 @@ def _tiny(this: Round) -> Round:
 def named(words: str | None, *, seed: int = 0, tiny: bool = False) -> list[Trial]:
     """The trials in their order; those alone whose name has all parts of one of the words."""
     trials = [
-        Trial(change, column, half, seed, tiny)
-        for columns, half, changes in ORDER
+        Trial(change, column, size, seed, tiny)
+        for columns, size, changes in ORDER
         for change, column in product(changes, columns)
     ]
     wanted = [set(word.split("+")) for word in words.split(",")] if words else [set()]
@@ -202,7 +214,7 @@ def main(words: Sequence[str] | None = None) -> None:
             print(f"{each.name:45} {duration(each.seconds):>8} {result}")
         print(f"about {duration(sum(each.seconds for each in trials if each.spec.key not in rows))} to do")
         return
-    for (way, _), group in groupby(trials, key=lambda each: (each.way, each.half)):
+    for (way, _), group in groupby(trials, key=lambda each: (each.way, each.size)):
         together = list(group)
         by_key = {each.spec.key: each for each in together}
         runner = Runner(

@@ -127,6 +127,8 @@ WAYS = {
     "before": Way(told_before),
     "surest-before": Way(told_before, Surest),
     "sure": Way(teacher=Sure),
+    "surer": Way(relabels(sure=0.9), Sure),
+    "doubts": Way(relabels(soft=False), Thresholds),
     "robust": Way(robust),
     "slow": Way(relabels(carry=0.8)),
     "tempered": Way(teacher=Tempered),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -86,13 +86,13 @@ def rounds_ablations(seeds: Iterable[int]) -> list[RunSpec]:
     return found
 
 
-def method(dataset: str) -> tuple[Round, ...]:
+def method(dataset: str, epochs: Sequence[int] = EPOCHS, networks: int = NETWORKS) -> tuple[Round, ...]:
     """The rounds of a data set; only q depends on it, by its number of classes.
 
     The last one alone augments strongly: a network that has to learn from pictures so distorted knows too
     little for too long to find out which labels are wrong, but learns more from those that are found.
     """
-    *others, last = taught(*EPOCHS, q=choose_q(len(CARDS[dataset].class_names)), networks=NETWORKS)
+    *others, last = taught(*epochs, q=choose_q(len(CARDS[dataset].class_names)), networks=networks)
     return *others, replace(last, augment="strong")
 
 
