@@ -66,6 +66,11 @@ def longer(epochs: int, networks: int) -> Callable[[Rounds], Rounds]:
     return lambda rounds: (rounds[0], replace(rounds[-1], epochs=epochs, networks=networks))
 
 
+def last(**values: Any) -> Callable[[Rounds], Rounds]:
+    """Other values of the last round."""
+    return lambda rounds: (*rounds[:-1], replace(rounds[-1], **values))
+
+
 # What changes about the recipe, and options of the network. "views" is what rows are judged by, so that other
 # labels are learnt; what it is worth to predict by them is in each trial's history.
 CHEAP: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -87,13 +92,22 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "one-short-1x": (lambda rounds: tuple(replace(each, networks=1) for each in one_short(rounds)), "ours"),
     "long-2x150": (longer(150, 2), "one-long"),
     "hard": (unchanged, "hard"),
+    "last-mixup-0": (last(mixup=0.0), "ours"),
+    "last-mixup-0.2": (last(mixup=0.2), "ours"),
+    "surer-last-mixup-0": (last(mixup=0.0), "surer"),
+    "surer-last-mixup-0.2": (last(mixup=0.2), "surer"),
     **dict.fromkeys(CHEAP, (unchanged, "ours")),
 }
 SHORT = (20, 30, 45)
 # In the order in which they should be run: columns, how much of them, changes. What decides comes first, on
 # all rows, for with half of them a network knows too little for too long; then what a training gains at all.
 ORDER = (
-    (("either", "uniform-0.7"), "short", ("ours", "sure", "surer", "doubts", "before")),
+    (("either", "uniform-0.7"), "short", ("ours", "sure", "surer")),
+    (
+        ("either", "uniform-0.7"),
+        "short",
+        ("surer-last-mixup-0.2", "last-mixup-0.2", "surer-last-mixup-0", "last-mixup-0", "doubts", "before"),
+    ),
     (("random1", "uniform-0.7"), "half", ("ours", "all-cheap", "one-short", "before")),
     (("random1",), "full", ("ours", "all-cheap")),
     (("instance-0.4",), "half", ("ours", "all-cheap", "one-short", "before", "one-short-before")),
