@@ -50,6 +50,10 @@ VALUES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "lr 0.8": ({"lr": 0.8}, {}),
     "average 0.999": ({"average": 0.999}, {}),
     "no mixup": ({"mixup": 0.0}, {}),
+    "mixup 0.2": ({"mixup": 0.2}, {}),
+    "no mixup + all": ({"mixup": 0.0, **TRICKS["all"][0]}, TRICKS["all"][1]),
+    "no mixup + lr 0.4": ({"mixup": 0.0, "lr": 0.4}, {}),
+    "no mixup + flip-crop": ({"mixup": 0.0, "augment": "flip-crop"}, {}),
     "flip-crop": ({"augment": "flip-crop"}, {}),
 }
 VIEWS: dict[str, dict[str, bool]] = {
