@@ -94,19 +94,19 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "hard": (unchanged, "hard"),
     "last-mixup-0": (last(mixup=0.0), "ours"),
     "last-mixup-0.2": (last(mixup=0.2), "ours"),
-    "surer-last-mixup-0": (last(mixup=0.0), "surer"),
-    "surer-last-mixup-0.2": (last(mixup=0.2), "surer"),
+    "before-last-mixup-0": (last(mixup=0.0), "before"),
+    "before-last-mixup-0.2": (last(mixup=0.2), "before"),
     **dict.fromkeys(CHEAP, (unchanged, "ours")),
 }
 SHORT = (20, 30, 45)
 # In the order in which they should be run: columns, how much of them, changes. What decides comes first, on
 # all rows, for with half of them a network knows too little for too long; then what a training gains at all.
 ORDER = (
-    (("either", "uniform-0.7"), "short", ("ours", "sure", "surer")),
+    (("either", "uniform-0.7"), "short", ("ours", "sure", "surer", "doubts", "before")),
     (
         ("either", "uniform-0.7"),
         "short",
-        ("surer-last-mixup-0.2", "last-mixup-0.2", "surer-last-mixup-0", "last-mixup-0", "doubts", "before"),
+        ("last-mixup-0", "before-last-mixup-0", "before-last-mixup-0.2", "last-mixup-0.2"),
     ),
     (("random1", "uniform-0.7"), "half", ("ours", "all-cheap", "one-short", "before")),
     (("random1",), "full", ("ours", "all-cheap")),
