@@ -61,6 +61,11 @@ def one_short(rounds: Rounds) -> Rounds:
     return rounds[0], rounds[1], replace(rounds[-1], epochs=epochs, relabel=relabel)
 
 
+def strong(rounds: Rounds) -> Rounds:
+    """Strong augmentation in the place of mixup in each round after the first."""
+    return rounds[0], *(replace(each, mixup=0.0, augment="strong") for each in rounds[1:])
+
+
 def longer(epochs: int, networks: int) -> Callable[[Rounds], Rounds]:
     """After L_q nothing but the last round, so long."""
     return lambda rounds: (rounds[0], replace(rounds[-1], epochs=epochs, networks=networks))
@@ -94,6 +99,7 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "hard": (unchanged, "hard"),
     "last-mixup-0": (last(mixup=0.0), "ours"),
     "last-mixup-0.2": (last(mixup=0.2), "ours"),
+    "before-strong": (strong, "before"),
     "before-last-mixup-0": (last(mixup=0.0), "before"),
     "before-last-mixup-0.2": (last(mixup=0.2), "before"),
     **dict.fromkeys(CHEAP, (unchanged, "ours")),
@@ -106,7 +112,7 @@ ORDER = (
     (
         ("either", "uniform-0.7"),
         "short",
-        ("last-mixup-0", "before-last-mixup-0", "before-last-mixup-0.2", "last-mixup-0.2"),
+        ("last-mixup-0", "before-last-mixup-0", "before-strong", "before-last-mixup-0.2", "last-mixup-0.2"),
     ),
     (("random1", "uniform-0.7"), "half", ("ours", "all-cheap", "one-short", "before")),
     (("random1",), "full", ("ours", "all-cheap")),
