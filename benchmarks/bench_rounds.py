@@ -98,10 +98,11 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "long-2x150": (longer(150, 2), "one-long"),
     "hard": (unchanged, "hard"),
     "last-mixup-0": (last(mixup=0.0), "ours"),
-    "last-mixup-0.2": (last(mixup=0.2), "ours"),
     "before-strong": (strong, "before"),
+    "surer-strong": (strong, "surer"),
+    "surer-last-mixup-0": (last(mixup=0.0), "surer"),
+    "sure-last-mixup-0": (last(mixup=0.0), "sure"),
     "before-last-mixup-0": (last(mixup=0.0), "before"),
-    "before-last-mixup-0.2": (last(mixup=0.2), "before"),
     **dict.fromkeys(CHEAP, (unchanged, "ours")),
 }
 SHORT = (20, 30, 45)
@@ -112,7 +113,14 @@ ORDER = (
     (
         ("either", "uniform-0.7"),
         "short",
-        ("last-mixup-0", "before-last-mixup-0", "before-strong", "before-last-mixup-0.2", "last-mixup-0.2"),
+        (
+            "last-mixup-0",
+            "before-last-mixup-0",
+            "surer-last-mixup-0",
+            "sure-last-mixup-0",
+            "before-strong",
+            "surer-strong",
+        ),
     ),
     (("random1", "uniform-0.7"), "half", ("ours", "all-cheap", "one-short", "before")),
     (("random1",), "full", ("ours", "all-cheap")),
