@@ -16,38 +16,9 @@ from torch import Tensor
 
 from tolerant.train import Round
 from tolerant.train.engine import prepare
-from tolerant.train.engine.mixup import one_hot
 from tolerant.train.rounds.relabel import Teacher, count_transition, posterior
 
 Rounds = Sequence[Round]
-
-
-class Sure(Teacher):
-    """Shares of labels, but rows whose largest is under `sure` are left out."""
-
-    def keep(self, post: Tensor) -> Tensor:
-        return post.amax(1) >= self.relabel.sure
-
-
-class Balanced(Teacher):
-    """Of the rows that go by a label, the surest four fifths: as many of easy classes as of hard ones."""
-
-    def keep(self, post: Tensor) -> Tensor:
-        largest, label = post.max(1)
-        order = largest.argsort(descending=True, stable=True)
-        order = order[label[order].argsort(stable=True)]
-        sizes = one_hot(label, post.shape[1]).sum(0)
-        place = torch.arange(len(order), device=order.device) - (sizes.cumsum(0) - sizes)[label[order]]
-        kept = torch.zeros_like(order, dtype=torch.bool)
-        kept[order] = place < 0.8 * sizes[label[order]]
-        return kept
-
-
-class Tempered(Teacher):
-    """The shares' square root: half as sure."""
-
-    def judge(self, probs: Tensor, given: Tensor) -> Tensor:
-        return torch.softmax(super().judge(probs, given).clamp_min(1e-9).log() / 2, 1)
 
 
 class Surest(Teacher):
@@ -108,29 +79,20 @@ def one_long(rounds: Rounds) -> Rounds:
     return relabels(start_epoch=epochs // 8, every=max(1, epochs // 50))((first, last))
 
 
-def robust(rounds: Rounds) -> Rounds:
-    """L_q with a small q in the place of cross entropy, against labels that are surer than right."""
-    return rounds[0], *(replace(each, loss="lq", loss_args={"q": 0.4}) for each in rounds[1:])
-
-
 def thresholds(rounds: Rounds) -> Rounds:
     """One long round without memory."""
-    return relabels(soft=False, carry=0.0)(one_long(rounds))
+    return relabels(soft=False, sure=0.7, carry=0.0)(one_long(rounds))
 
 
 WAYS = {
     "ours": Way(),
+    "all-rows": Way(relabels(sure=0.0)),
+    "sure-0.7": Way(relabels(sure=0.7)),
+    "sure-0.9": Way(relabels(sure=0.9)),
+    "before": Way(told_before),
+    "all-rows-before": Way(lambda rounds: told_before(relabels(sure=0.0)(rounds))),
     "surest": Way(teacher=Surest),
     "hard": Way(relabels(soft=False)),
     "thresholds": Way(thresholds, Thresholds),
-    "one-long": Way(one_long),
-    "before": Way(told_before),
-    "surest-before": Way(told_before, Surest),
-    "sure": Way(teacher=Sure),
-    "surer": Way(relabels(sure=0.9), Sure),
-    "doubts": Way(relabels(soft=False), Thresholds),
-    "robust": Way(robust),
-    "slow": Way(relabels(carry=0.8)),
-    "tempered": Way(teacher=Tempered),
-    "balanced": Way(teacher=Balanced),
+    "thresholds-in-rounds": Way(relabels(soft=False, sure=0.7), Thresholds),
 }
