@@ -5,15 +5,14 @@
     python benchmarks/bench_rounds.py --only half+uniform-0.7,sure
 
 A trial is a change of the package's rounds (`tolerant.experiment.papers.rounds`), with a way to decide of
-`ways.py` or tricks of `bench_tricks.py`, on one column: "full", on "half" of its rows, or "short", on all of
+`ways.py` or other values of the recipe, on one column: "full", on "half" of its rows, or "short", on all of
 them in 20, 30 and 45 epochs of one network. "either" is of two people's labels (random 1 and 2) a wrong one
 where there is one, as CIFAR-10N's worse, which is reported, is of three people's.
 
 Trials run in the order of the list, the most promising first. `--only` takes words between commas: a name
 must have all parts, joined by +, of one of them. Rows are stored as by `tolerant reproduce`, with what each
-epoch measured (test accuracy, share of right labels) in `history/`, and there under "views" the test accuracy
-of the weights at the end by each way of looking at a picture; what is stored is not run again, and a run that
-was killed goes on from its checkpoint.
+epoch measured (test accuracy, share of right labels) in `history/`; what is stored is not run again, and a
+run that was killed goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -23,26 +22,21 @@ from dataclasses import dataclass, replace
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-import torch
-from bench_tricks import TRICKS, by_views
 from common import TINY_ROWS, make_parser
 from ways import WAYS, Rounds, unchanged
 
 from tolerant.data import load
-from tolerant.experiment.engines import local
 from tolerant.experiment.engines.local import Runner
 from tolerant.experiment.execute import missing
 from tolerant.experiment.one_run import Outcome
 from tolerant.experiment.papers.rounds.grids import RECIPE, method
-from tolerant.experiment.row import History, make_row
 from tolerant.experiment.spec import RunSpec, rows_by_key
-from tolerant.experiment.store import Row, Store
+from tolerant.experiment.store import Store
 from tolerant.experiment.time_left import duration, estimate_s
 from tolerant.experiment.training_data import TrainingData, training_data
-from tolerant.train import Relabel, Round, TrainResult
+from tolerant.train import Relabel, Round
 
 COLUMNS = {
     "either": ("cifar10n-random1", "human", 0.0),
@@ -76,15 +70,11 @@ def last(**values: Any) -> Callable[[Rounds], Rounds]:
     return lambda rounds: (*rounds[:-1], replace(rounds[-1], **values))
 
 
-# What changes about the recipe, and options of the network. "views" is what rows are judged by, so that other
-# labels are learnt; what it is worth to predict by them is in each trial's history.
-CHEAP: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    **{name: TRICKS[name] for name in ("alternate", "dirac", "biases")},
-    "views": ({"shifts": True}, {}),
-    "all-cheap": TRICKS["all"],
+# What changes about the recipe.
+VALUES: dict[str, dict[str, Any]] = {
     # The loss is a mean over both networks, so that each has half of its gradient: what a sum would do, in
     # the first round, of one network, too.
-    "whole-rate": ({"lr": 2 * RECIPE.lr, "weight_decay": RECIPE.weight_decay / 2}, {}),
+    "whole-rate": {"lr": 2 * RECIPE.lr, "weight_decay": RECIPE.weight_decay / 2},
 }
 # What changes about the rounds, and the way to decide.
 CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
@@ -103,7 +93,7 @@ CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     "surer-last-mixup-0": (last(mixup=0.0), "surer"),
     "sure-last-mixup-0": (last(mixup=0.0), "sure"),
     "before-last-mixup-0": (last(mixup=0.0), "before"),
-    **dict.fromkeys(CHEAP, (unchanged, "ours")),
+    **dict.fromkeys(VALUES, (unchanged, "ours")),
 }
 SHORT = (20, 30, 45)
 # In the order in which they should be run: columns, how much of them, changes. What decides comes first, on
@@ -122,15 +112,11 @@ ORDER = (
             "surer-strong",
         ),
     ),
-    (("random1", "uniform-0.7"), "half", ("ours", "all-cheap", "one-short", "before")),
-    (("random1",), "full", ("ours", "all-cheap")),
-    (("instance-0.4",), "half", ("ours", "all-cheap", "one-short", "before", "one-short-before")),
+    (("random1", "uniform-0.7"), "half", ("ours", "one-short", "before")),
+    (("random1",), "full", ("ours",)),
+    (("instance-0.4",), "half", ("ours", "one-short", "before", "one-short-before")),
     (("class-dependent-0.3", "cifar100-uniform-0.6"), "half", ("ours", "one-short", "before")),
-    (
-        ("random1", "uniform-0.7"),
-        "half",
-        ("views", "whole-rate", "dirac", "biases", "alternate", "one-short-before"),
-    ),
+    (("random1", "uniform-0.7"), "half", ("whole-rate", "one-short-before")),
     (("random1", "uniform-0.7"), "half", ("one-short-1x", "surest-before", "long-2x150", "sure", "hard")),
     (("random1",), "full", ("one-short", "before")),
 )
@@ -158,17 +144,16 @@ class Trial:
     def spec(self) -> RunSpec:
         change, way = CHANGES[self.change]
         dataset, noise, rate = COLUMNS[self.column]
-        changes, options = CHEAP.get(self.change, ({}, {}))
         rounds = method(dataset, SHORT, networks=1) if self.size == "short" else method(dataset)
-        rounds, recipe = WAYS[way].change(change(rounds)), replace(RECIPE, **changes)
+        rounds, recipe = WAYS[way].change(change(rounds)), replace(RECIPE, **VALUES.get(self.change, {}))
         if self.tiny:
-            dataset, noise, rate, options = "digits", "uniform", 0.3, {"width": 2, **options}
+            dataset, noise, rate = "digits", "uniform", 0.3
             recipe = replace(recipe, batch_size=16, precision="fp32")
             rounds = [_tiny(each) for each in rounds]
         return RunSpec(
             dataset=dataset,
             model="fast",
-            model_args=options,
+            model_args={"width": 2} if self.tiny else {},
             noise=noise,
             noise_rate=rate,
             rounds=tuple(rounds),
@@ -208,14 +193,6 @@ def named(words: str | None, *, seed: int = 0, tiny: bool = False) -> list[Trial
     return [each for each in trials if any(parts <= set(each.name.split("+")) for parts in wanted)]
 
 
-def row_with_views(
-    spec: RunSpec, data: TrainingData, result: TrainResult, device: torch.device, **took: Any
-) -> tuple[Row, History]:
-    """The row of a trial, and in its history the accuracy by each way of looking at a picture."""
-    row, history = make_row(spec, data, result, device, **took)
-    return row, {**history, "views": by_views(result, data.test, device)}
-
-
 def told(outcome: Outcome) -> None:
     print(f"{outcome.spec.protocol}: {outcome.status} {outcome.text}", flush=True)
 
@@ -237,8 +214,7 @@ def main(words: Sequence[str] | None = None) -> None:
         rows = rows_by_key(store.rows())
         for each in trials:
             row = rows.get(each.spec.key)
-            views = {} if row is None else store.history(row).get("views", {})  # the first rows have none
-            result = ", ".join(f"{name} {100 * accuracy:.2f}" for name, accuracy in views.items())
+            result = "" if row is None else f"{100 * row['result']['last_epoch']['test_accuracy']:.2f}"
             print(f"{each.name:45} {duration(each.seconds):>8} {result}")
         print(f"about {duration(sum(each.seconds for each in trials if each.spec.key not in rows))} to do")
         return
@@ -251,7 +227,7 @@ def main(words: Sequence[str] | None = None) -> None:
             side_by_side=arguments.fleet,
             data=lambda spec, by_key=by_key: by_key[spec.key].rows(spec),
         )
-        with WAYS[way].decides(), patch.object(local, "make_row", row_with_views):
+        with WAYS[way].decides():
             runner.run_once(missing([each.spec for each in together], store), told)
 
 

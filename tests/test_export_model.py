@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -86,17 +85,6 @@ def test_a_photograph_and_its_mirror_image_are_one(runs: Path) -> None:
         with torch.no_grad():
             views = [torch.softmax(run.model.model(each), 1) for each in (x, x.flip(-1))]
         assert torch.allclose(*views, atol=1e-6) == one
-
-
-def test_a_run_that_looks_aside_is_read_back_and_exported_so(runs: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(runs / "mirrored", runs / "aside")
-    spec = json.loads((run / "spec.json").read_text())
-    spec["recipe"]["shifts"] = True
-    (run / "spec.json").write_text(json.dumps(spec))
-    committee = load_run(run).model.model
-    assert (committee.mirror, committee.shifts) == (True, True)
-    predict, about = exported(run, "torch", tmp_path / "out")
-    check(run, runs / "photographs", tmp_path, predict, about)
 
 
 @pytest.mark.parametrize(

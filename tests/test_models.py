@@ -118,18 +118,6 @@ def test_initialisations_have_their_sizes():
         assert float(conv.weight.detach().std()) == pytest.approx(size, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["small-cnn", "fast"])
-def test_convolutions_can_begin_by_handing_each_channel_on(name):
-    plain, model = (build(name, 3, width=24, init=init) for init in ("torch", "dirac"))
-    x = torch.randn(2, 96, 6, 6)
-    for conv, before in zip(model.modules(), plain.modules(), strict=True):
-        if isinstance(conv, nn.Conv2d):
-            inputs = x[:, : conv.in_channels]
-            torch.testing.assert_close(conv(inputs)[:, : conv.in_channels], inputs)
-            rest = slice(conv.in_channels, None)
-            assert torch.equal(conv.weight[rest], before.weight[rest])
-
-
 @pytest.mark.parametrize(("name", "kind"), TAKEN)
 def test_dropout_is_used(name, kind):
     size, batch = SIZES[kind]
@@ -174,8 +162,6 @@ def test_refusals():
             build("small-cnn", 10, width=width)
         with pytest.raises(ValueError, match="hidden must be widths of 1 or more, as in"):
             build("mlp", 10, hidden=(8, width))
-    with pytest.raises(ValueError, match="bias_lr must be a finite number above 0; got 0"):
-        build("fast", 10, bias_lr=0)
     with pytest.raises(ValueError, match="num_classes must be a whole number of at least 2; got 1"):
         build("mlp", 1)
     with pytest.raises(ValueError, match=r"at least \(8, 8\)"):

@@ -39,7 +39,6 @@ from tolerant.train import Recipe
         ({"milestones": 5}, r"milestones must be whole numbers, as in \(40, 80\); got 5"),
         ({"test_every": 2}, "test_every must be 1 where validation rows choose .* Use select='last'"),
         ({"milestones": (1.5,)}, "milestones must be whole numbers"),
-        ({"alternate": True, "augment": "crop"}, "augment must have some; got 'crop'. Use alternate=False"),
     ],
 )
 def test_refused(changes, message):

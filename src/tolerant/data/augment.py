@@ -27,18 +27,6 @@ def draw(num_images: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return flip, shift
 
 
-def alternate(num_images: int, seed: int, epoch: int) -> Tensor:
-    """Flips, bool (N,), of which each is another one in the next epoch: about half of them in either.
-
-    A coin for each epoch shows a network the same side of a quarter of its images three times in a row.
-
-    >>> alternate(4, seed=0, epoch=0).tolist(), alternate(4, seed=0, epoch=1).tolist()
-    ([False, True, True, False], [True, False, False, True])
-    """
-    coins = torch.randint(2, (num_images,), generator=torch.Generator().manual_seed(seed), device="cpu")
-    return (coins + epoch) % 2 == 1
-
-
 def augment(
     images: Tensor,
     *,

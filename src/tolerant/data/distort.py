@@ -21,10 +21,8 @@ _BRIGHTNESS, _CONTRAST, _SATURATION = 0.5, 0.4, 0.5
 _COVERED = 0.25  # of a side: 8 of 32 pixels
 
 
-def draw_distortion(
-    num_images: int, generator: torch.Generator, flip: Tensor | None = None
-) -> dict[str, Tensor]:
-    """What `distort` takes beside the pictures, a row for each of them; ``flip``, bool: not to be drawn."""
+def draw_distortion(num_images: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """What `distort` takes beside the pictures, a row for each of them."""
 
     def uniform(*shape: int) -> Tensor:
         return 2 * torch.rand(num_images, *shape, generator=generator) - 1
@@ -35,8 +33,6 @@ def draw_distortion(
     shear = _SHEAR * uniform() * applied[:, 2]
     shift = _SHIFT * uniform(2)
     mirror = torch.randint(2, (num_images,), generator=generator) * 2.0 - 1
-    if flip is not None:
-        mirror = 1 - 2.0 * flip
     cos, sin = turn.cos() * zoom, turn.sin() * zoom
     across = torch.stack([mirror * cos, shear * cos - sin, shift[:, 0]], 1)
     down = torch.stack([mirror * sin, shear * sin + cos, shift[:, 1]], 1)

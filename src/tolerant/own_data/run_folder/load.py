@@ -220,9 +220,8 @@ def _read_network(folder: Path, spec: dict[str, Any], encoder: InputEncoder) -> 
     size = input_size(encoder.encoded_kind, encoder.shape)
     options = {**size, **spec["model_args"], "dropout": spec["recipe"]["dropout"]}
     model = build(spec["model"], len(encoder.class_names), **options)
-    views = {name: True for name in ("mirror", "shifts") if spec["recipe"].get(name)}
-    if views:
-        model = NetworkCommittee([model], **views)
+    if spec["recipe"].get("mirror"):
+        model = NetworkCommittee([model], mirror=True)
     model.load_state_dict({n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")})
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():

@@ -28,9 +28,8 @@ def check_job(job: Job, train_index: np.ndarray) -> None:
             f"networks must be 1 for a module of one's own, of which all copies are alike; got "
             f"{job.networks}. Use the name of a network."
         )
-    for view, seen in job.recipe.views.items():
-        if seen and job.dataset.kind != "image":
-            raise ValueError(f"{view} is for pictures; got {job.dataset.kind} rows. Use {view}=False.")
+    if job.recipe.mirror and job.dataset.kind != "image":
+        raise ValueError(f"mirror is for pictures; got {job.dataset.kind} rows. Use mirror=False.")
     is_soft = job.relabel is not None and job.relabel.soft
     for what, soft in (("mixup", job.recipe.mixup > 0), ("relabel", is_soft)):
         if soft:

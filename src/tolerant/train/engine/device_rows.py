@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tolerant.data.augment import alternate, augment, draw
+from tolerant.data.augment import augment, draw
 from tolerant.data.batches import on_device, stream, take
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.distort import distort, draw_distortion
@@ -66,19 +66,18 @@ class Rows:
 
     def make_draws(self, recipe: Recipe) -> None:
         """Room for an epoch's draws, one for each row: pruning a row changes no other's."""
-        draws = self.draw(recipe, torch.Generator(), 0)
+        draws = self.draw(recipe, torch.Generator())
         self.draws = {name: d.to(self.index_device) for name, d in draws.items()}
 
-    def draw(self, recipe: Recipe, generator: torch.Generator, epoch: int) -> dict[str, Tensor]:
+    def draw(self, recipe: Recipe, generator: torch.Generator) -> dict[str, Tensor]:
         """An epoch's augmentation and shares of mixup for every row, drawn on the host: the same on every
         device."""
         draws: dict[str, Tensor] = {}
-        alternating = alternate(len(self), recipe.seed, epoch) if recipe.alternate else None
         if self.kind == "image" and recipe.augment == "strong":
-            draws = draw_distortion(len(self), generator, alternating)
+            draws = draw_distortion(len(self), generator)
         elif self.kind == "image" and recipe.augment != "none":
             flip, shift = draw(len(self), generator)  # always both: shifts stay the same without flips
-            drawn = {"flip": flip if alternating is None else alternating, "shift": shift}
+            drawn = {"flip": flip, "shift": shift}
             draws = {name: drawn[name] for name, word in _WORDS.items() if word in recipe.augment}
         if recipe.mixup:
             draws["share"] = draw_shares(len(self), recipe.mixup, generator)

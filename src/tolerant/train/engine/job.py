@@ -125,16 +125,16 @@ class Job:
     def build_model(self) -> nn.Module:
         """The named network, or a copy of the one given, with the recipe's batch-norm momentum.
 
-        Several are a committee, each with weights of its own seed, and so is one that has several views.
+        Several are a committee, each with weights of its own seed, and so is one that looks at mirror images.
         """
         if isinstance(self.model, nn.Module):
             networks = [_copy(self.model)]
         else:
             seeds = map(self._seed_of_network, range(self.networks))
             networks = [self._named_model(self.model, seed) for seed in seeds]
-        model, views = networks[0], self.recipe.views
-        if len(networks) > 1 or (any(views.values()) and not isinstance(model, NetworkCommittee)):
-            model = NetworkCommittee(networks, **views)
+        model, mirror = networks[0], self.recipe.mirror
+        if len(networks) > 1 or (mirror and not isinstance(model, NetworkCommittee)):
+            model = NetworkCommittee(networks, mirror=mirror)
         if self.recipe.batch_norm_momentum is not None:
             for module in model.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):

@@ -179,7 +179,7 @@ class Run:
         state = np.random.SeedSequence(self.job.seed_of(self.epoch)).generate_state(2)
         generator = torch.Generator().manual_seed(int(state[0]))
         order = torch.randperm(len(self.rows), generator=generator, device="cpu")
-        draws = self.rows.draw(self.recipe, generator, self.epoch)
+        draws = self.rows.draw(self.recipe, generator)
         if self.recipe.prune_by == "filter":
             order = order[self.kept[order]]
         return order, draws, int(state[1])

@@ -54,13 +54,8 @@ class Recipe:
     augment: Augment = "flip-crop"
     """Images only: horizontal flip, and crop after zero padding by 4 pixels on each side; or "strong", which
     turns, shears, zooms, recolours and covers (`tolerant.data.distort`)."""
-    alternate: bool = False
-    """Flips are not drawn anew: of two epochs, one after the other, each image is mirrored in one."""
     mirror: bool = False
     """Pictures are judged, and those to come predicted, by the mean over them and their mirror images."""
-    shifts: bool = False
-    """And moved by a pixel up and left, and down and right, both of which together count as much as the
-    middle."""
     mixup: float = 0.0
     """Above 0, rows are blended in pairs, with shares of Beta(mixup, mixup)."""
     average: float = 0.0
@@ -115,11 +110,6 @@ class Recipe:
             _OF_BATCH_NORM.check("batch_norm_momentum", self.batch_norm_momentum)
         if self.nesterov and not (self.optimizer == "sgd" and self.momentum):
             raise ValueError("nesterov=True needs optimizer='sgd' with a momentum above 0.")
-        if self.alternate and self.augment in ("crop", "none"):
-            raise ValueError(
-                f"alternate=True is about mirror images, so augment must have some; got {self.augment!r}. "
-                "Use alternate=False."
-            )
         if self.test_every > 1 and self.select == "validation":
             raise ValueError(
                 f"test_every must be 1 where validation rows choose the epoch, which may be any; got "
@@ -145,11 +135,6 @@ class Recipe:
             lr *= time / self.warm_up
         # Rounded so that 0.01 * 0.1 ** 2 reads 0.0001, not 0.00010000000000000002.
         return float(f"{lr / (1 + self.lr_step_decay * steps):.12g}")
-
-    @property
-    def views(self) -> dict[str, bool]:
-        """What pictures are judged by beside themselves, as `NetworkCommittee` takes it."""
-        return {"mirror": self.mirror, "shifts": self.shifts}
 
     @property
     def lr_moves(self) -> bool:
@@ -194,9 +179,7 @@ _LATER = (
     "schedule",
     "warm_up",
     "lr_step_decay",
-    "alternate",
     "mirror",
-    "shifts",
     "mixup",
     "average",
     "test_every",

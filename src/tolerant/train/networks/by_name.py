@@ -29,7 +29,7 @@ from tolerant.train.networks.resnet import ResNet
 
 Kind = Literal["image", "table"]  # of a data set
 Shape = tuple[int, ...]
-Init = Literal["torch", "he", "glorot", "dirac"]
+Init = Literal["torch", "he", "glorot"]
 
 
 @dataclass(frozen=True)
@@ -163,16 +163,10 @@ def pretrained(
 
 
 @_network("fast", takes=("image",), least_side=8)
-def fast(
-    shape: Shape, num_classes: int, dropout: float, *, width: int = 128, bias_lr: float = 1.0
-) -> nn.Module:
-    """Wide and shallow with shortcuts, for small photographs in few epochs: 10 M weights.
-
-    ``bias_lr``: how many times as fast the biases of batch norm learn.
-    """
+def fast(shape: Shape, num_classes: int, dropout: float, *, width: int = 128) -> nn.Module:
+    """Wide and shallow with shortcuts, for small photographs in few epochs: 10 M weights."""
     check_whole(width, "width", least=1)
-    Domain(0, open_low=True).check("bias_lr", bias_lr)
-    return FastNet(width, shape[0], num_classes, dropout, bias_lr)
+    return FastNet(width, shape[0], num_classes, dropout)
 
 
 def input_size(kind: str, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -201,9 +195,8 @@ def build(
 ) -> nn.Module:
     """A network by name, its weights drawn from ``seed`` alone.
 
-    ``init`` is torch's own, He normal for the convolutions, Glorot uniform for all matrices, which is
-    Keras's own, or torch's with convolutions that at first hand each channel on ("dirac", as Jordan 2024).
-    Batch norm makes the size of a weight matter only as the inverse of its learning rate: He's
+    ``init`` is torch's own, He normal for the convolutions, or Glorot uniform for all matrices, which is
+    Keras's own. Batch norm makes the size of a weight matter only as the inverse of its learning rate: He's
     weights are 2.4 times as large, so they learn 6 times as slowly. With them CIFAR-10 at the paper's
     learning rate of 0.01 ended 1.7 to 9.6 points below the paper (results/ablations/he_init).
 
@@ -218,7 +211,7 @@ def build(
         rule = f"model must be one of {', '.join(NETWORKS)}; got {name!r}."
         raise ValueError(f"{rule} {did_you_mean(name, NETWORKS)}".rstrip())
     if init not in get_args(Init):
-        raise ValueError(f"init must be 'torch', 'he', 'glorot' or 'dirac'; got {init!r}.")
+        raise ValueError(f"init must be 'torch', 'he' or 'glorot'; got {init!r}.")
     check_num_classes(num_classes)
     for option in options:
         if option not in card.options:
@@ -242,7 +235,4 @@ def build(
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
             elif init == "glorot" and isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.xavier_uniform_(module.weight)
-            elif init == "dirac" and isinstance(module, nn.Conv2d):
-                with torch.no_grad():
-                    nn.init.dirac_(module.weight[: module.in_channels])
     return model.float()

@@ -36,22 +36,13 @@ class _Block(nn.Module):
 class FastNet(nn.Module):
     """Nine wide convolutions in three blocks, then the maximum of each channel (after Jordan 2024)."""
 
-    def __init__(
-        self, width: int, in_channels: int, num_classes: int, dropout: float, bias_lr: float = 1.0
-    ) -> None:
+    def __init__(self, width: int, in_channels: int, num_classes: int, dropout: float) -> None:
         super().__init__()
-        self.bias_lr = bias_lr
         self.stem = nn.Sequential(Conv2d(in_channels, _STEM, 3, 1, 1, bias=False), BatchNorm(_STEM))
         widths = (_STEM, width, 3 * width, 4 * width)
         self.blocks = nn.Sequential(*(_Block(*pair) for pair in pairwise(widths)))
         self.dropout = nn.Sequential(*dropout_of(dropout))
         self.head = nn.Linear(widths[-1], num_classes)
-
-    @property
-    def lr_scales(self) -> dict[str, float]:
-        """The factor on the learning rate of the biases of batch norm."""
-        norms = (name for name, each in self.named_modules() if isinstance(each, BatchNorm))
-        return {f"{name}.bias": self.bias_lr for name in norms}
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.head(self.dropout(self.blocks(self.stem(x)).amax((2, 3)))) * _LOGIT_SCALE
