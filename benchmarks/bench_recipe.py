@@ -36,7 +36,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "none": {},
     "lr 0.4": {"lr": 0.4},
     "lr 0.8": {"lr": 0.8},
-    "average 0.999": {"average": 0.999},
     "no mixup": {"mixup": 0.0},
     "mixup 0.2": {"mixup": 0.2},
     "flip-crop": {"augment": "flip-crop"},
@@ -72,7 +71,6 @@ def measure(seed: int, changes: Sequence[str], out: Path | None, fleet: Fleet, *
         if isinstance(result, Exception):
             raise result
         row = {
-            "labels": "right",
             "change": change,
             "seed": seed,
             "rows": len(rows),

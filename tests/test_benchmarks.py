@@ -93,8 +93,8 @@ def test_a_tiny_run_stores_rows_like_those_of_the_tables(name, words, stored, tm
 
 
 def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
-    some = ("ours", "whole-rate", "before", "sure")
-    only = ",".join(f"half+random1+{change}" for change in some)
+    some = ("ours", "two-networks", "all-rows-mixup", "thresholds-in-rounds-mixup")
+    only = ",".join(f"either+{change}" for change in some)
     words = f"--only {only} --out {tmp_path} --checkpoints {tmp_path}/runs"
     run("bench_rounds", words)
     said = capsys.readouterr().out
@@ -104,8 +104,9 @@ def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
     assert said.count(": done ") == len(names) == len(set(names)) > 3
     assert all({"time_s", "hardware", "commit", "source", "history"} <= row.keys() for row in rows)
     assert {"test_accuracy", "label_accuracy"} <= store.history(rows[0]).keys()
-    rates = {name.split("+")[0]: row["spec"]["recipe"]["lr"] for name, row in zip(names, rows, strict=True)}
-    assert rates["whole-rate"] == 2 * rates["ours"]
+    last = {name.split("+")[0]: row["spec"]["rounds"][-1] for name, row in zip(names, rows, strict=True)}
+    assert (last["two-networks"]["networks"], last["ours"]["networks"]) == (2, 1)
+    assert (last["all-rows-mixup"]["mixup"], last["ours"]["mixup"]) == (1.0, 0.0)
     run("bench_rounds", words)
     assert not capsys.readouterr().out
     run("bench_rounds", f"{words} --list")

@@ -54,7 +54,6 @@ def test_a_method_of_one_round_is_the_training_it_describes(prune):
 def test_wrong_labels_are_trained_under_the_right_ones(soft):
     first, second = TAUGHT
     result = fit((first, replace(second, relabel=replace(second.relabel, soft=soft, sure=0.6))))
-    assert result.kept.all() or not soft  # soft ones leave nothing out
     rows, last = table(), result.history[-1]
     right = result.labels == rows.true_labels
     assert (rows.given_labels == rows.true_labels).mean() < 0.75
@@ -199,11 +198,27 @@ def test_probabilities_that_are_too_sure_or_not_sure_enough_are_set_right(power)
 
 def test_soft_labels_are_as_sure_as_they_are_right():
     probs, true, given, _ = drawn()
-    teacher = decided(Teacher(Relabel(), given, 5), probs)
+    teacher = decided(Teacher(Relabel(sure=0.0), given, 5), probs)
+    assert teacher.kept.all()
     torch.testing.assert_close(teacher.targets.sum(1), torch.ones(len(given)))
     assert torch.equal(teacher.targets.argmax(1), teacher.labels_on_host)
     right = (teacher.labels_on_host == true).float().mean()
     assert abs(teacher.targets.amax(1).mean() - right) < 0.03
+
+
+@pytest.mark.parametrize("soft", [True, False])
+def test_rows_of_which_no_label_is_sure_are_left_out_until_one_is(soft):
+    probs, true, given, _ = drawn()
+    teacher = decided(Teacher(Relabel(soft=soft, sure=0.8, carry=0.0), given, 5), probs)
+    targets = decided(Teacher(Relabel(sure=0.0), given, 5), probs).targets
+    out = ~teacher.kept
+    assert torch.equal(out, targets.amax(1) < 0.8)
+    assert 0.05 < out.float().mean() < 0.5
+    assert torch.equal(teacher.labels_on_host[out], given[out])
+    right = (teacher.labels_on_host == true).float()
+    assert right[~out].mean() > right.mean() + 0.03
+    sure = torch.nn.functional.one_hot(true, 5).float() * 0.98 + 0.004
+    assert decided(teacher, sure).kept.all()
 
 
 def test_labels_that_are_right_stay():
@@ -214,10 +229,10 @@ def test_labels_that_are_right_stay():
 
 def test_a_later_model_does_not_change_everything_at_once():
     probs, _, given, _ = drawn()
-    teacher = decided(Teacher(Relabel(carry=0.5), given, 5), probs)
+    teacher = decided(Teacher(Relabel(carry=0.5, sure=0.0), given, 5), probs)
     labels = teacher.labels_on_host
     decided(teacher, probs.flip(1))
-    last_alone = decided(Teacher(Relabel(carry=0.0), given, 5), probs.flip(1)).labels_on_host
+    last_alone = decided(Teacher(Relabel(carry=0.0, sure=0.0), given, 5), probs.flip(1)).labels_on_host
     assert (teacher.labels_on_host == labels).float().mean() > (last_alone == labels).float().mean()
 
 
