@@ -90,7 +90,7 @@ def _believed_and_k(candidate: NetworkCandidate, task: Task, scored: OutOfFold) 
     """bool [N], which labels the final model trains on, and the k that it prunes by; alike on all ranks."""
     dataset, settings = task.dataset, task.settings
     by_folds, k = believed_by_folds(dataset, scored, settings, task.first_labels, candidate.first_k)
-    if settings.method == "rounds":  # which leave no row out
+    if settings.method == "rounds":  # which decide for themselves
         by_folds = np.ones(len(dataset), bool)
     return task.believed(by_folds), float(current_ranks().of_rank_0(np.array([k]))[0])
 
