@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import datetime
 import errno
 import gzip
 import io
@@ -11,6 +12,7 @@ import lzma
 import os
 import warnings
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -492,6 +494,35 @@ def test_which_number_is_the_day_is_told_by_the_column(form: str, day_first: boo
         assert np.allclose(found, (8 - 19.5) / np.std(np.arange(40)))
 
 
+def test_times_of_day_are_numbers(tmp_path: Path) -> None:
+    at = [datetime.time(8, 30), datetime.time(20, 30)] * 2
+    frame = pandas.DataFrame({"at": at, "label": list("abab")})
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.assign(at=["8:30 AM", "8:30 PM"] * 2).to_csv(tmp_path / "y.csv", index=False)
+    for path in ("x.parquet", "x.csv", "y.csv"):
+        encoder = load(tmp_path / path).encoder
+        assert encoder.columns[0].kind == "time"
+        assert encoder.columns[0].mean == 14.5
+        # New rows are read as they are written; so they are by the stored encoder.
+        again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+        for each, cells in product((encoder, again), (["20:30", "", "?"], ["8:30 PM", "NA", "2:30 p.m."])):
+            assert each.transform(pandas.DataFrame({"at": cells})).tolist() == [[1], [0], [0]]
+        assert again.transform(pandas.DataFrame({"at": [None, ""]})).tolist() == [[0], [0]]
+        with pytest.raises(ValueError, match=r"held times in training; now it holds words\. Write times or"):
+            again.transform(pandas.DataFrame({"at": ["soon", "later"]}))
+        with pytest.raises(ValueError, match=r"times of day except for 1 cells \(first: '25:00' in row 0\)"):
+            again.transform(pandas.DataFrame({"at": ["25:00", *["8:30"] * 20]}))
+    assert load(tmp_path / "y.csv", categorical=["at"]).encoder.columns[0].kind == "category"
+
+
+def test_times_of_day_are_the_words_of_an_older_encoder_that_had_them_as_such() -> None:
+    column = {"name": "at", "kind": "category", "missing": False, "mean": 0.5, "std": 0.5}
+    older = TableEncoder.from_dict({"columns": [column | {"categories": ["8:30", "20:30"]}]})
+    rows = pandas.DataFrame({"at": ["20:30", "8:30", "9:00"]})
+    assert older.transform(rows).tolist() == [[0, 1], [1, 0], [0, 0]]
+
+
 def test_both_numbers_cannot_be_the_day() -> None:
     cells = ["13/1/2020", "1/13/2020"] * 10
     assert as_dates(pandas.Series(cells), "when")[0] is None
@@ -969,7 +1000,9 @@ def test_numbers_with_many_other_words_are_named_as_words(tmp_path: Path) -> Non
 @pytest.mark.parametrize("word", ["EUR {}.50", "{:02}/12/2024"])
 def test_amounts_and_dates_that_are_words_say_how_to_write_them(word: str, tmp_path: Path) -> None:
     path = people(tmp_path, paid=[word.format(row) for row in range(80)])
-    with pytest.warns(UserWarning, match="write amounts as plain numbers and dates as 2024-12-31"):
+    with pytest.warns(
+        UserWarning, match="write amounts as plain numbers, dates as 2024-12-31 and times as 13:30"
+    ):
         load(path)
 
 

@@ -42,8 +42,8 @@ _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
 _GROUPED = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DECIMAL_COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
 _SIGNS = "%$€£¥"
-_SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets write
-_SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
+SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets write
+_SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{SPACE}\d{{3}})+(?:[.,]\d+)?"
 
 
 def leave_out(name: str) -> str:
@@ -159,7 +159,7 @@ def _plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
     if signs := [sign for sign in _SIGNS if len(words) and sign in words[0]]:
         cells = _without_sign(cells, signs[0])
     spaced = cells.str.fullmatch(_SPACED)
-    cells = cells.where(~spaced, cells.str.replace(_SPACE, "", regex=True))
+    cells = cells.where(~spaced, cells.str.replace(SPACE, "", regex=True))
     comma = cells.str.contains(",", regex=False)
     if not comma.any():
         return cells.to_numpy(object)
@@ -173,7 +173,7 @@ def _without_sign(cells: Any, sign: str) -> Any:
     """The words without it, if it stands at the same end of all of them."""
     if cells.str.endswith(sign).all():
         return cells.str[:-1].str.rstrip()
-    before = rf"^([+-]?){re.escape(sign)}{_SPACE}?"
+    before = rf"^([+-]?){re.escape(sign)}{SPACE}?"
     return cells.str.replace(before, r"\1", regex=True) if cells.str.match(before).all() else cells
 
 

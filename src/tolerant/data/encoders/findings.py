@@ -10,7 +10,7 @@ from tolerant.data.encoders.cells import as_codes, leave_out
 from tolerant.hints import warn_caller
 
 MAX_CATEGORIES = 64  # of a column that have a feature each
-_AS_READ = "amounts as plain numbers and dates as 2024-12-31"
+_AS_READ = "amounts as plain numbers, dates as 2024-12-31 and times as 13:30"
 
 
 def counts_rows(numbers: np.ndarray) -> bool:
