@@ -997,6 +997,37 @@ def test_numbers_with_many_other_words_are_named_as_words(tmp_path: Path) -> Non
     load(path, categorical=["count"])  # warnings are errors
 
 
+def test_zip_codes_of_which_some_are_longer_are_words(tmp_path: Path) -> None:
+    codes = [*["94110", "2139", "10001", "94110"] * 19, "94110-1234", "10001-0001", "94110", "501"]
+    path = people(tmp_path, code=codes)
+    with pytest.warns(
+        UserWarning,
+        match=r"'code' is read as words, though it holds numbers in 78 of 80 rows .*'10001-0001'.*"
+        "for codes pass categorical=",
+    ):
+        column = load(path).encoder.columns[1]
+    assert column.categories[:3] == ("94110", "10001", "2139")
+    load(path, categorical=["code"])  # warnings are errors
+
+
+@pytest.mark.parametrize(
+    ("cell", "slip"),
+    [
+        *(("94110", "9411O"), ("94110", "94110-123"), ("94110", "94110-12345"), ("15", "10-20")),
+        *(("94110.5", "94110-1234"), ("-94110", "94110-1234"), ("1094110", "94110-1234")),
+    ],
+)
+def test_a_slip_among_numbers_is_no_zip_code(cell: str, slip: str) -> None:
+    with pytest.raises(ValueError, match=f"holds numbers except for 1 cells .first: '{slip}' in row 40"):
+        TableEncoder.fit(pandas.DataFrame({"code": [cell, "94111"] * 20 + [slip]}))
+
+
+def test_a_longer_zip_code_where_training_had_numbers_is_named() -> None:
+    encoder = TableEncoder.fit(pandas.DataFrame({"code": ["94110", "94111"] * 20}))
+    with pytest.raises(ValueError, match=r"holds numbers except for 1 cells .first: '94110-1234' in row 20"):
+        encoder.transform(pandas.DataFrame({"code": [*["94110"] * 20, "94110-1234"]}))
+
+
 @pytest.mark.parametrize("word", ["EUR {}.50", "{:02}/12/2024"])
 def test_amounts_and_dates_that_are_words_say_how_to_write_them(word: str, tmp_path: Path) -> None:
     path = people(tmp_path, paid=[word.format(row) for row in range(80)])

@@ -52,7 +52,7 @@ class Column:
             elif self.kind == "time":
                 numbers, empty = as_times(series, self.name, known=True)
             else:
-                numbers, empty = as_numbers(series, self.name)
+                numbers, empty = as_numbers(series, self.name, known=True)
             if numbers is None:
                 raise ValueError(
                     f"column {self.name!r} held {self.kind}s in training; now it holds words. Write "
