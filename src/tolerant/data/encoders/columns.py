@@ -95,9 +95,7 @@ class TableEncoder:
 
     >>> import pandas
     >>> rows = pandas.DataFrame({"age": [20, 40, None], "town": ["Bonn", "Ulm", "Ulm"]})
-    >>> import warnings
-    >>> with warnings.catch_warnings(action="ignore"):
-    ...     encoder = TableEncoder.fit(rows)
+    >>> encoder = TableEncoder.fit(rows)
     >>> encoder.feature_names
     ('age', 'age is missing', 'town = Ulm', 'town = Bonn')
     >>> encoder.transform(pandas.DataFrame({"age": [30], "town": ["Jena"]})).tolist()
@@ -132,7 +130,7 @@ class TableEncoder:
                     features += column.encode(cells, empty)
                 if number % 100 == 0:
                     bar.update(number)
-        findings.warn(num_columns=len(frame.columns))
+        findings.warn()
         if not columns:
             raise ValueError(
                 "the table has no column with values beside the label: there is nothing to learn from. See "
@@ -274,8 +272,6 @@ def _fit_column(
         findings.empty.append(repr(name))
         return None
     missing = bool(empty.any())
-    if missing:
-        findings.missing.append(f"{name!r} ({empty.sum()})")
     if kind != "category":
         if counts_rows(cells):
             findings.counters.append(name)
