@@ -23,7 +23,7 @@ from torch import nn
 from train_helpers import pictures
 
 from tolerant import NoisyLabelClassifier
-from tolerant.data import load
+from tolerant.data import Source, load
 from tolerant.own_data.learn import learn
 
 
@@ -399,7 +399,8 @@ def test_a_frame_with_words_gaps_and_dates_is_taken_as_it_is(model):
     again = pickle.loads(pickle.dumps(fitted))
     assert np.array_equal(again.predict_proba(new), fitted.predict_proba(new))
     one = new.iloc[:1].assign(town="Atlantis", age=np.nan)
-    assert fitted.predict(one)[0] in ("yes", "no")
+    with pytest.warns(UserWarning, match="no word in the column 'town' is known"):
+        assert fitted.predict(one)[0] in ("yes", "no")
     with pytest.raises(ValueError, match=r"missing:\n- town"):
         fitted.predict(new.drop(columns="town"))
     with (
@@ -475,6 +476,25 @@ def test_a_missing_text_is_an_empty_one(of, missing):
         fitted.predict(gaps[:1])
 
 
+def test_words_that_training_never_saw_bring_the_warning_of_the_command_line(tmp_path):
+    frame, given = people(200, 0)
+    fitted = classifiers("linear").fit(frame, given)
+    fitted.predict(frame)  # warnings are errors
+    new, _ = people(40, 1)
+    new.loc[[3, 5], "town"] = "Atlantis"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    news = "2 of 40 rows have a word in the column 'town' that training never saw .first: 'Atlantis'"
+    with pytest.warns(UserWarning, match=news) as of_file:
+        Source(str(tmp_path / "new.csv")).read(fitted._reader.encoder)
+    for predict in (fitted.predict, fitted.predict_proba):
+        with pytest.warns(UserWarning, match=f"X: {news}") as of_frame:
+            predict(new)
+        assert len(of_frame) == 1
+        assert str(of_frame[0].message).removeprefix("X") in str(of_file[0].message)
+        assert of_frame[0].filename == __file__, "where it was called"
+
+
+@pytest.mark.filterwarnings("ignore:X. 1 of 300 rows have no value in the column 'plan'")
 def test_codes_that_a_gap_has_made_floats_are_the_same_words():
     """Of 1 and 2 pandas makes 1.0 and 2.0 where one is missing, which were words that nobody had seen."""
     plan = np.random.default_rng(0).integers(1, 5, 300)

@@ -60,6 +60,11 @@ class FrameReader:
         rows = _read(X, self.encoder.encoder, self.texts)
         return replace(self.encoder.unlabelled(rows, "X"), given_labels=labels, class_names=class_names)
 
+    def news(self, X: Any) -> list[str]:
+        """What the rows of a frame have that no fitted one had, a sentence each."""
+        table = self.encoder.encoder
+        return [] if table is None else table.news(_as_words(_named(X), table))
+
 
 def _read(X: Any, table: TableEncoder | None, texts: Sequence[str]) -> Unlabelled:
     """A frame, by the encoder of its columns and the names of those of text; or texts."""
@@ -69,8 +74,12 @@ def _read(X: Any, table: TableEncoder | None, texts: Sequence[str]) -> Unlabelle
     if table is None:
         assert found is not None
         return Unlabelled(found, None, "text")
-    words = [column.name for column in table.columns if column.kind == "category"]
-    return Unlabelled(table.transform(_whole_codes(X, words)), None, "table", found)
+    return Unlabelled(table.transform(_as_words(X, table)), None, "table", found)
+
+
+def _as_words(X: Any, table: TableEncoder) -> Any:
+    """The frame with its columns of words as they were fitted."""
+    return _whole_codes(X, [column.name for column in table.columns if column.kind == "category"])
 
 
 def must_be_read(X: Any) -> bool:
