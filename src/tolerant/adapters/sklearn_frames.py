@@ -15,7 +15,7 @@ from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.readers.texts import texts_in
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.text_features import has_many_characters, takes_characters
+from tolerant.own_data.text_features import reads_characters, takes_characters
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,8 @@ class FrameReader:
         rows = _read(X, table, texts)
         labels = np.zeros(len(X), np.int64)
         raw = NoisyDataset(rows.inputs, labels, None, ("",), None, rows.kind, table, texts=rows.texts)
-        characters = raw.free_texts is not None and takes_characters(settings)
-        if characters == "auto":
-            characters = not has_many_characters(raw, lambda line: None)
-        return cls(InputEncoder.fit(raw, with_characters=bool(characters)), tuple(texts))
+        characters = reads_characters(raw, takes_characters(settings))
+        return cls(InputEncoder.fit(raw, with_characters=characters), tuple(texts))
 
     @property
     def sparse(self) -> bool:
