@@ -118,9 +118,7 @@ def table(seed: int) -> Problem:
         }
     )
     train, test = np.arange(4_000), np.arange(4_000, num_rows)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # says that cells are missing
-        encoder = TableEncoder.fit(frame.iloc[train])
+    encoder = TableEncoder.fit(frame.iloc[train])
     inputs = encoder.transform(frame)
     noise = corrupt(true[train], symmetric(3, 0.3), seed=seed, kind="symmetric", rate=0.3)
     return Problem(inputs[train], noise.given_labels, true[train], inputs[test], true[test])

@@ -64,7 +64,7 @@ def check(
         path.write_bytes(data)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of missing values
+                warnings.simplefilter("ignore")  # of what a mutation has made of a column
                 result = read()
         except ValueError as error:
             refused += 1

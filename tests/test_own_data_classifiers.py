@@ -85,8 +85,7 @@ def blobs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("auto")
     customers().drop(columns="true").to_csv(folder / "rows.csv", index=False)
-    with pytest.warns(UserWarning, match="have missing values"):
-        said = tolerant("train", folder / "rows.csv", "--out", folder / "run", "--folds", 3)
+    said = tolerant("train", folder / "rows.csv", "--out", folder / "run", "--folds", 3)
     return folder, said
 
 
@@ -141,11 +140,10 @@ def test_corrections_are_trained_on_and_not_asked_again(trained, tmp_path):
     (tmp_path / "c.csv").write_text(
         f"id,given_label,new_label\n{row['id']},{row['given_label']},{row['given_label']}\n"
     )
-    with pytest.warns(UserWarning, match="have missing values"):
-        said = tolerant(
-            "train", folder / "rows.csv", "--labels", tmp_path / "c.csv", "--model", "linear",
-            "--out", tmp_path / "run", "--folds", 3,
-        )  # fmt: skip
+    said = tolerant(
+        "train", folder / "rows.csv", "--labels", tmp_path / "c.csv", "--model", "linear",
+        "--out", tmp_path / "run", "--folds", 3,
+    )  # fmt: skip
     assert "1 reviewed ones are not listed" in said
     assert row["id"] not in [other["id"] for other in read(tmp_path / "run" / "suspects.csv")]
 
@@ -194,8 +192,7 @@ def test_what_is_read_back_says_the_same(tmp_path, blobs, name, num_classes):
 def test_each_alone_is_stored_and_read_back(trained, tmp_path, name):
     pytest.importorskip(CLASSIFIERS[name].package)
     folder, _ = trained
-    with pytest.warns(UserWarning, match="have missing values"):
-        said = tolerant("train", folder / "rows.csv", "--model", name, "--out", tmp_path, "--folds", 2)
+    said = tolerant("train", folder / "rows.csv", "--model", name, "--out", tmp_path, "--folds", 2)
     assert f"Trained {name} on" in said
     assert json.loads((tmp_path / "spec.json").read_text())["classifiers"] == [name]
     tolerant("predict", tmp_path, folder / "rows.csv", "--out", tmp_path / "p.csv")
@@ -228,8 +225,7 @@ def test_a_training_that_was_cut_off_goes_on(trained, tmp_path, monkeypatch):
     command = ["train", folder / "rows.csv", "--out", tmp_path / "run", "--folds", 3]
     for most, why in ((2, "resumes from"), (3, "resumes from"), (99, None)):
         until(most)
-        with pytest.warns(UserWarning, match="have missing values"):
-            done = CliRunner().invoke(make_app(), [str(word) for word in command])
+        done = CliRunner().invoke(make_app(), [str(word) for word in command])
         assert done.exit_code == (130 if why else 0)
         assert (why or "Trained") in done.output
     assert scored[:3] == [(name, False) for name in TABLE[:3]]
@@ -567,14 +563,12 @@ def test_the_page_names_the_columns_that_speak_for_a_suggestion(trained):
 
 def test_trees_get_categories_as_one_column_and_gaps_as_gaps():
     frame = pd.DataFrame({"age": [20, None, 40], "town": ["Ulm", "Bonn", "Ulm"]})
-    with pytest.warns(UserWarning, match="missing"):
-        encoder = TableEncoder.fit(frame)
+    encoder = TableEncoder.fit(frame)
     rows = NoisyDataset(encoder.transform(frame), [0, 1, 0], None, ("a", "b"), encoder=encoder)
     assert columns(rows)[:, 1].tolist() == [0, 1, 0]
     assert np.isnan(columns(rows)[:, 0]).tolist() == [False, True, False]
 
 
-@pytest.mark.filterwarnings("ignore:.*columns have missing values")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", ["trees", "auto"])
 def test_a_column_that_is_nearly_empty_is_borne(name, weighted):

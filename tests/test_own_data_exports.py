@@ -11,6 +11,7 @@ from tolerant import find_suspects
 from tolerant.data import Source, load
 from tolerant.data.encoders.cells import as_dates, as_numbers
 from tolerant.data.encoders.inputs import InputEncoder
+from tolerant.data.encoders.times import as_times
 from tolerant.data.readers.row_files import read_frame
 
 ROWS = [("K01", "1,5", "blau", "ja"), ("K02", "2,5", "rot", "nein"), ("K03", "1,0", "rot", "ja")]
@@ -71,6 +72,62 @@ def test_dates_with_english_months_are_days(cells):
     assert as_dates(pd.Series(["Sept 3, 2024", "Sep. 4, 2024"]), "when")[0].tolist() == [19969, 19970]
     with pytest.raises(ValueError, match=r"holds dates except for 1 cells .*Feb 30, 2024"):
         as_dates(pd.Series(["Feb 30, 2024", *["Jan 1, 2024"] * 9]), "when")
+
+
+@pytest.mark.parametrize(
+    ("cells", "hours"),
+    [
+        (["13:30", "7:05", "00:00", "24:00"], [13.5, 7 + 5 / 60, 0, 24]),
+        (["13:30:15", "7:05:59.5", " 23:59 ", ""], [13.504167, 7.099861, 23.983333, np.nan]),
+        (["1:30 PM", "12:30 am", "12:00 PM", "11:59:30\u202fpm"], [13.5, 0.5, 12, 23.991667]),
+        (["8am", "8:15am", "N/A", "10 P.M."], [8, 8.25, np.nan, 22]),
+    ],
+)
+def test_times_of_day_are_hours(cells, hours):
+    np.testing.assert_allclose(as_times(pd.Series(cells), "at")[0], hours, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["13:30", "24:01"],  # has elapsed, as have the next
+        ["0:30", *["7:45"] * 50, "120:10:05"],
+        ["13:30", "closed"],
+        ["13:30", "1:30 PM"],
+        ["13:60", "7:5"],
+        ["16:9", "4:3"],
+        ["13:30-14:00", "15:00-16:00"],
+        ["13 PM", "0 AM"],
+        ["8", "9"],
+    ],
+)
+def test_what_is_no_time_of_day_is_a_word(cells):
+    assert as_times(pd.Series(cells), "at")[0] is None
+
+
+@pytest.mark.parametrize("cell", ["13:60", "7:30 PM", "at noon"])
+def test_a_slip_among_times_of_day_is_named(cell):
+    with pytest.raises(
+        ValueError, match=rf"'at' holds times of day except for 1 cells \(first: '{cell}' in row 9"
+    ):
+        as_times(pd.Series([*["7:30"] * 9, cell]), "at")
+
+
+def test_a_column_of_different_times_is_trained_on_and_predicted_from(tmp_path):
+    """As words it said nothing, and a name of the rows was seen in it."""
+    rng = np.random.default_rng(0)
+    minutes = rng.permutation(1440)[:400]
+    label = np.where((minutes > 360) & (minutes < 1200), "day", "night")
+    start = [f"{minute // 60 % 12 or 12}:{minute % 60:02}{'AP'[minute // 720]}M" for minute in minutes]
+    rows = pd.DataFrame({"start": start, "other": rng.normal(size=400), "label": label})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    run, out = tmp_path / "run", tmp_path / "p.csv"
+    tolerant("train", tmp_path / "rows.csv", "--model", "trees", "--folds", 2, "--out", run)
+    tolerant("predict", run, tmp_path / "rows.csv", "--out", out)
+    assert (pd.read_csv(out).label == label).mean() > 0.95
+    rows.start.iloc[:1].to_frame().assign(start="soon", other=0).to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(ValueError, match="'start' held times in training; now it holds words"):
+        tolerant("predict", run, tmp_path / "new.csv", "--out", out)
 
 
 def test_cells_that_are_no_numbers_are_said_to_be_alike():

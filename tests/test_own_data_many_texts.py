@@ -11,6 +11,7 @@ import scipy.sparse
 from own_data_helpers import tolerant
 from sklearn.linear_model import LogisticRegression
 
+from tolerant import NoisyLabelClassifier
 from tolerant.data import InputEncoder, TableEncoder
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.encoders import sparse
@@ -110,6 +111,21 @@ def test_many_texts_are_trained_on_by_their_words(tmp_path, monkeypatch):
     assert (pd.read_csv(tmp_path / "p.csv").label == frame.true).mean() > 0.9
     said = tolerant("train", tmp_path / "t.csv", "--out", tmp_path / "2", *options, "--model", "characters")
     assert "Trained on words:" not in said
+    fitted = NoisyLabelClassifier(folds=2, random_state=0).fit(frame.text, frame.label)
+    assert not any("characters" in tried.name for tried in fitted.tried_)
+
+
+@pytest.mark.parametrize(("most", "auto"), [(10, False), (1_000, True)])
+def test_whether_characters_are_read_is_decided_by_what_is_wanted_and_by_how_many(most, auto, monkeypatch):
+    monkeypatch.setattr(text_features, "MOST_CHARACTERS", most)
+    said: list[str] = []
+    texts = np.array(["a red fox", "a blue one"], object)
+    rows = NoisyDataset(texts, [0, 1], None, ("a", "b"), None, "text")
+    table = NoisyDataset(np.zeros((2, 1), np.float32), [0, 1], None, ("a", "b"))
+    for wanted, found in ((True, True), (False, False), ("auto", auto)):
+        assert text_features.reads_characters(rows, wanted, said.append) is found
+        assert text_features.reads_characters(table, wanted, said.append) is False
+    assert len(said) == (not auto)
 
 
 def test_the_time_is_that_of_the_columns_a_model_is_given():

@@ -40,9 +40,6 @@ def as_rows(frame: pd.DataFrame, labels: np.ndarray, encoder: TableEncoder | Non
     return NoisyDataset(encoder.transform(frame), labels, None, names, kind="table", encoder=encoder)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*columns have missing values")
-
-
 def test_the_columns_that_name_words_are_found_in_what_each_classifier_is_given():
     frame, labels = towns(1000, 0)
     data = as_rows(frame, labels)

@@ -32,6 +32,7 @@ from tolerant.adapters.sklearn_inputs import (
     frame_ids,
     pick_extractor,
 )
+from tolerant.hints import warn_caller
 from tolerant.own_data.choose_features import to_tune
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.member import is_classifier
@@ -274,6 +275,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         X = self._validate(self._with_features(self._given(X)), reset=False)
         names = tuple(map(str, self.classes_))
         dataset = self._reader.dataset(X, np.zeros(X.shape[0], np.int64), names)
+        if isinstance(self._reader, FrameReader):
+            for news in self._reader.news(X):
+                warn_caller(f"X: {news}")
         if isinstance(self._predictor, Committee):
             with np.errstate(divide="ignore"):
                 return np.log(self._predictor.probs(dataset))

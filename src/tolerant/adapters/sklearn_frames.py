@@ -15,7 +15,7 @@ from tolerant.data.encoders.columns import TableEncoder
 from tolerant.data.encoders.inputs import InputEncoder, Unlabelled
 from tolerant.data.readers.texts import texts_in
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.text_features import has_many_characters, takes_characters
+from tolerant.own_data.text_features import reads_characters, takes_characters
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,8 @@ class FrameReader:
         rows = _read(X, table, texts)
         labels = np.zeros(len(X), np.int64)
         raw = NoisyDataset(rows.inputs, labels, None, ("",), None, rows.kind, table, texts=rows.texts)
-        characters = raw.free_texts is not None and takes_characters(settings)
-        if characters == "auto":
-            characters = not has_many_characters(raw, lambda line: None)
-        return cls(InputEncoder.fit(raw, with_characters=bool(characters)), tuple(texts))
+        characters = reads_characters(raw, takes_characters(settings))
+        return cls(InputEncoder.fit(raw, with_characters=characters), tuple(texts))
 
     @property
     def sparse(self) -> bool:
@@ -60,6 +58,11 @@ class FrameReader:
         rows = _read(X, self.encoder.encoder, self.texts)
         return replace(self.encoder.unlabelled(rows, "X"), given_labels=labels, class_names=class_names)
 
+    def news(self, X: Any) -> list[str]:
+        """What the rows of a frame have that no fitted one had, a sentence each."""
+        table = self.encoder.encoder
+        return [] if table is None else table.news(_as_words(_named(X), table))
+
 
 def _read(X: Any, table: TableEncoder | None, texts: Sequence[str]) -> Unlabelled:
     """A frame, by the encoder of its columns and the names of those of text; or texts."""
@@ -69,8 +72,12 @@ def _read(X: Any, table: TableEncoder | None, texts: Sequence[str]) -> Unlabelle
     if table is None:
         assert found is not None
         return Unlabelled(found, None, "text")
-    words = [column.name for column in table.columns if column.kind == "category"]
-    return Unlabelled(table.transform(_whole_codes(X, words)), None, "table", found)
+    return Unlabelled(table.transform(_as_words(X, table)), None, "table", found)
+
+
+def _as_words(X: Any, table: TableEncoder) -> Any:
+    """The frame with its columns of words as they were fitted."""
+    return _whole_codes(X, [column.name for column in table.columns if column.kind == "category"])
 
 
 def must_be_read(X: Any) -> bool:

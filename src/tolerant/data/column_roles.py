@@ -15,6 +15,7 @@ import numpy as np
 from tolerant.data.dataset import Kind
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words
 from tolerant.data.encoders.findings import MAX_CATEGORIES, counts_rows
+from tolerant.data.encoders.times import as_times
 from tolerant.data.readers.texts import text_names
 from tolerant.data.readers.walk import SUFFIXES as PICTURES
 
@@ -150,7 +151,7 @@ def _kind(series: Any, name: str) -> str:
         if numbers is not None:
             # Without a look at the words, on which a table of 100,000 columns would spend half of its time.
             return "number" if _number_rows(numbers, series, name) else "other"
-        if as_dates(series, name)[0] is not None:
+        if as_dates(series, name)[0] is not None or as_times(series, name)[0] is not None:
             return "other"
         words, empty = as_words(series)
     except ValueError:  # the reader says what is wrong with it

@@ -19,7 +19,7 @@ from tolerant.data.features.extract import Compute
 from tolerant.data.readers.pictures import suitable_side
 from tolerant.own_data.choose_features import AUTO, NONE, Say, choose_extractor
 from tolerant.own_data.settings import Settings
-from tolerant.own_data.text_features import has_many_characters
+from tolerant.own_data.text_features import reads_characters
 from tolerant.review import CorrectedLabels, apply_corrections, read_corrections
 from tolerant.review.corrections import check_there
 
@@ -83,13 +83,11 @@ class CorrectedRows:
                 )
             given = dataset.inputs if dataset.free_texts is None else dataset.free_texts
             extract(given, extractor, compute)  # into the cache, where they are found from now on
-        if with_characters == "auto":
-            with_characters = dataset.free_texts is not None and not has_many_characters(dataset, say)
         fitted = InputEncoder.fit(
             dataset,
             extractor,
             _side_of(dataset, picture_sides),
-            with_characters=with_characters,
+            with_characters=reads_characters(dataset, with_characters, say),
             with_words=beside,
         )
         unread = replace(source, frame=None)  # or its cells would stay in memory beside the numbers

@@ -68,15 +68,24 @@ def takes_characters(settings: Settings) -> bool | Literal["auto"]:
     return "auto" if settings.model == "auto" else settings.model not in ("words", "bayes")
 
 
-def has_many_characters(dataset: NoisyDataset, say: Callable[[str], None]) -> bool:
-    """Whether texts are trained on by their words alone; ``say`` is told."""
+def reads_characters(
+    dataset: NoisyDataset, wanted: bool | Literal["auto"], say: Callable[[str], None] = lambda line: None
+) -> bool:
+    """Whether its texts, if it has some, are read as runs of characters beside the words.
+
+    ``wanted``: `takes_characters`; ``say`` is told if "auto" leaves them out.
+    """
+    if dataset.free_texts is None:
+        return False
+    if wanted != "auto":
+        return wanted
     many = sum(map(len, np.asarray(dataset.free_texts))) > MOST_CHARACTERS
     if many:
         say(
             f"Trained on words: with more than {MOST_CHARACTERS // 10**6} million characters, runs of them "
             "take gigabytes. With: --model characters"
         )
-    return many
+    return not many
 
 
 def _probs(x: np.ndarray, labels: np.ndarray) -> np.ndarray:

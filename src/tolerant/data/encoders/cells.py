@@ -42,8 +42,10 @@ _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6}
 _GROUPED = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DECIMAL_COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d+)?"
 _SIGNS = "%$€£¥"
-_SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets write
-_SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{_SPACE}\d{{3}})+(?:[.,]\d+)?"
+# Spreadsheets take the first for amounts and cut zeros off. Nobody writes an amount like the second.
+_ZIP, _ZIP_PLUS_4 = r"\d{3,5}", r"\d{5}-\d{4}"
+SPACE = r"[ \u00a0\u202f]"  # the last two do not break: what spreadsheets write
+_SPACED = rf"[+-]?[1-9]\d{{0,2}}(?:{SPACE}\d{{3}})+(?:[.,]\d+)?"
 
 
 def leave_out(name: str) -> str:
@@ -88,8 +90,12 @@ def refuse_nested(series: Any, cells: Any) -> None:
             )
 
 
-def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
-    """(float64 (N,), where missing), or None for a column of words."""
+def as_numbers(series: Any, name: str, *, known: bool = False) -> tuple[np.ndarray | None, np.ndarray]:
+    """(float64 (N,), where missing), or None for a column of words.
+
+    ZIP codes are words if some have four digits more, 94110-1234. ``known``: the fitted rows held numbers, so
+    these are mistakes.
+    """
     pandas = extra("pandas")
     if pandas.api.types.is_datetime64_any_dtype(series.dtype):
         return None, np.asarray(series.isna(), bool)
@@ -105,6 +111,8 @@ def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
         bad = np.flatnonzero(np.isnan(numbers) & ~empty)
         if len(bad) > (1 - MOSTLY_NUMBERS) * (~empty).sum():
             return None, empty
+        if len(bad) and not known and _are_zip_codes(words[~empty]):
+            return None, empty
         if len(bad):
             alike = len(bad) > 1 and len(set(words[bad].tolist())) == 1  # a sign with a meaning, no slips
             raise ValueError(
@@ -119,6 +127,10 @@ def as_numbers(series: Any, name: str) -> tuple[np.ndarray | None, np.ndarray]:
             f"leave the cell empty, which counts as missing; or {leave_out(name)}"
         )
     return numbers, empty
+
+
+def _are_zip_codes(words: np.ndarray) -> bool:
+    return all(re.fullmatch(f"{_ZIP}|{_ZIP_PLUS_4}", word) for word in words)
 
 
 def not_numbers(words: list[str], series: Any) -> list[str]:
@@ -159,7 +171,7 @@ def _plain_numbers(words: np.ndarray, separator: str) -> np.ndarray:
     if signs := [sign for sign in _SIGNS if len(words) and sign in words[0]]:
         cells = _without_sign(cells, signs[0])
     spaced = cells.str.fullmatch(_SPACED)
-    cells = cells.where(~spaced, cells.str.replace(_SPACE, "", regex=True))
+    cells = cells.where(~spaced, cells.str.replace(SPACE, "", regex=True))
     comma = cells.str.contains(",", regex=False)
     if not comma.any():
         return cells.to_numpy(object)
@@ -173,7 +185,7 @@ def _without_sign(cells: Any, sign: str) -> Any:
     """The words without it, if it stands at the same end of all of them."""
     if cells.str.endswith(sign).all():
         return cells.str[:-1].str.rstrip()
-    before = rf"^([+-]?){re.escape(sign)}{_SPACE}?"
+    before = rf"^([+-]?){re.escape(sign)}{SPACE}?"
     return cells.str.replace(before, r"\1", regex=True) if cells.str.match(before).all() else cells
 
 

@@ -12,11 +12,12 @@ import numpy as np
 from tolerant.checks import check_numbers, check_words
 from tolerant.data.encoders.cells import as_dates, as_numbers, as_words, is_day_first, not_numbers
 from tolerant.data.encoders.findings import MAX_CATEGORIES, Findings, counts_rows
+from tolerant.data.encoders.times import as_times
 from tolerant.data.standardise import moments, standardise
 from tolerant.extras import extra
 from tolerant.progress import progress_bar
 
-ColumnKind = Literal["number", "date", "category"]
+ColumnKind = Literal["number", "date", "time", "category"]
 _MOST_LISTED = 5
 
 
@@ -48,8 +49,10 @@ class Column:
         if self.kind != "category":
             if self.kind == "date":
                 numbers, empty = as_dates(series, self.name, day_first=self.day_first)
+            elif self.kind == "time":
+                numbers, empty = as_times(series, self.name, known=True)
             else:
-                numbers, empty = as_numbers(series, self.name)
+                numbers, empty = as_numbers(series, self.name, known=True)
             if numbers is None:
                 raise ValueError(
                     f"column {self.name!r} held {self.kind}s in training; now it holds words. Write "
@@ -81,8 +84,9 @@ class Column:
 class TableEncoder:
     """Numbers are standardised, words become one feature each; fitted once, applied to any rows.
 
-    - number, or date as a number of days: (value - mean) / std of the fitted rows. A missing one
-      becomes the mean (0), with a second feature that says so if any was missing in the fitted rows.
+    - number, date as a number of days, or time of day as hours: (value - mean) / std of the fitted rows. A
+      missing one becomes the mean (0), with a second feature that says so if any was missing in the fitted
+      rows.
     - category: a 0/1 feature for each of the 64 most frequent words of the fitted rows (of equally
       frequent ones the first in the alphabet). If there are more, another feature is the place of the word
       among all of them, by how frequent they are, standardised; classifiers are told by it how often the
@@ -91,9 +95,7 @@ class TableEncoder:
 
     >>> import pandas
     >>> rows = pandas.DataFrame({"age": [20, 40, None], "town": ["Bonn", "Ulm", "Ulm"]})
-    >>> import warnings
-    >>> with warnings.catch_warnings(action="ignore"):
-    ...     encoder = TableEncoder.fit(rows)
+    >>> encoder = TableEncoder.fit(rows)
     >>> encoder.feature_names
     ('age', 'age is missing', 'town = Ulm', 'town = Bonn')
     >>> encoder.transform(pandas.DataFrame({"age": [30], "town": ["Jena"]})).tolist()
@@ -128,7 +130,7 @@ class TableEncoder:
                     features += column.encode(cells, empty)
                 if number % 100 == 0:
                     bar.update(number)
-        findings.warn(num_columns=len(frame.columns))
+        findings.warn()
         if not columns:
             raise ValueError(
                 "the table has no column with values beside the label: there is nothing to learn from. See "
@@ -210,7 +212,9 @@ def _say_gaps(gaps: dict[str, int], share: str) -> list[str]:
     """One sentence, however many columns there are: a table of 80 has a gap in many of them."""
     if not gaps:
         return []
-    meaning = "A number or date counts as the mean of the training rows, a word as none of the known ones"
+    meaning = (
+        "A number, date or time counts as the mean of the training rows, a word as none of the known ones"
+    )
     if len(gaps) == 1:
         [(name, count)] = gaps.items()
         return [
@@ -245,7 +249,7 @@ def _side_by_side(features: Sequence[np.ndarray], num_rows: int) -> np.ndarray:
 
 
 def _read(series: Any, name: str, are_codes: bool) -> tuple[np.ndarray, np.ndarray, ColumnKind]:
-    """(numbers if a column holds such, else dates, else words; where missing; which of them)."""
+    """(numbers if a column holds such, else dates, times of day or words; where missing; which of them)."""
     if not are_codes:
         numbers, empty = as_numbers(series, name)
         if numbers is not None:
@@ -253,6 +257,9 @@ def _read(series: Any, name: str, are_codes: bool) -> tuple[np.ndarray, np.ndarr
         numbers, empty = as_dates(series, name)
         if numbers is not None:
             return numbers, empty, "date"
+        numbers, empty = as_times(series, name)
+        if numbers is not None:
+            return numbers, empty, "time"
     return *as_words(series), "category"
 
 
@@ -265,8 +272,6 @@ def _fit_column(
         findings.empty.append(repr(name))
         return None
     missing = bool(empty.any())
-    if missing:
-        findings.missing.append(f"{name!r} ({empty.sum()})")
     if kind != "category":
         if counts_rows(cells):
             findings.counters.append(name)

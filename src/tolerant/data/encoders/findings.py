@@ -10,7 +10,7 @@ from tolerant.data.encoders.cells import as_codes, leave_out
 from tolerant.hints import warn_caller
 
 MAX_CATEGORIES = 64  # of a column that have a feature each
-_AS_READ = "amounts as plain numbers and dates as 2024-12-31"
+_AS_READ = "amounts as plain numbers, dates as 2024-12-31 and times as 13:30"
 
 
 def counts_rows(numbers: np.ndarray) -> bool:
@@ -27,8 +27,6 @@ class Findings:
     """What a person should know about the columns, by their names."""
 
     empty: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    """Each with its number of missing cells."""
     row_names: list[str] = field(default_factory=list)
     """Columns with a different word in nearly every row, each with an example."""
     mixed: dict[str, str] = field(default_factory=dict)
@@ -36,16 +34,10 @@ class Findings:
     counters: list[str] = field(default_factory=list)
     """Columns that count the rows: 1, 2, 3 ..."""
 
-    def warn(self, num_columns: int) -> None:
+    def warn(self) -> None:
         """Warn of all of them, at the call of `TableEncoder.fit`."""
         for name in self.empty:
             warn_caller(f"column {name} is empty and is left out")
-        if self.missing:
-            more = ", ..." if len(self.missing) > 5 else ""
-            warn_caller(
-                f"{len(self.missing)} of {num_columns} columns have missing values, which become "
-                f"the mean, or a category of their own: {', '.join(self.missing[:5])}{more}"
-            )
         if self.row_names:
             warn_caller(
                 f"nearly every row has a different word in {', '.join(self.row_names[:5])}; "

@@ -33,7 +33,10 @@ def side_by_side(function: Callable[[Any], Any], items: Sequence[Any]) -> list[A
 def _filters_left_alone() -> Iterator[None]:
     """Forests do not set the filters of warnings, which all threads share, anew for each tree.
 
-    Two that do so at once can empty them; then every tree warns, and no filter counts.
+    Two that do so at once can empty them; then every tree warns, and no filter counts: so it does not help to
+    have set some outside. No setting of scikit-learn or joblib turns this off, for it is done by what each
+    tree is wrapped in, with one thread too. What is left is a lock, which would fit forests one after the
+    other, or processes, each with a copy of the rows.
     """
     loops: Any = extra("sklearn.utils.parallel")
     as_they_are: dict[str, Any] = dict.fromkeys(
