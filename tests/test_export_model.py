@@ -16,7 +16,8 @@ from tolerant.own_data import load_run
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
 from tolerant.own_data.classifiers.rows import unread
-from tolerant.own_data.exported.program import Plane, Program
+from tolerant.own_data.classifiers.taught import Taught
+from tolerant.own_data.exported.program import Both, Moved, Plane, Program
 from tolerant.review.charts import rate_in_words
 
 
@@ -99,13 +100,17 @@ def test_features_of_a_pretrained_network_are_inside(runs: Path, tmp_path: Path,
     check(tmp_path / "run", runs / "pictures", tmp_path, predict, about)
 
 
-def test_a_discriminant_is_moved_as_its_committee_is_and_knows_no_class_without_rows() -> None:
+@pytest.mark.parametrize("taught", [False, True])
+def test_a_discriminant_is_moved_as_its_committee_is_and_knows_no_class_without_rows(taught: bool) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 5)).astype(np.float32), rng.choice([0, 2, 3], 200, p=[0.7, 0.2, 0.1])
-    fitted = RoundDiscriminant().fit(X + y[:, None], y)
+    plane = RoundDiscriminant().fit(X + y[:, None], y)
+    layers = [rng.normal(size=shape).astype(np.float32) for shape in ((5, 6), 6, (6, 4), 4)]
+    fitted = Taught(plane, layers) if taught else plane
     committee = Committee({"discriminant": fitted}, {"discriminant": unread}, np.bincount(y) / 200, 0.5)
     with torch.no_grad():
-        found = torch.softmax(Plane(fitted, committee.prior, committee.tau)(torch.from_numpy(X)), 1)
+        program = Moved(Both(fitted, 4) if taught else Plane(plane, 4), committee.prior, committee.tau)
+        found = torch.softmax(program(torch.from_numpy(X)), 1)
     wanted = committee.probs(NoisyDataset(X, y, None, tuple("abcd")))
     assert np.abs(wanted - committee.plain_probs(NoisyDataset(X, y, None, tuple("abcd")))).max() > 0.05
     np.testing.assert_allclose(found, wanted, atol=1e-6)

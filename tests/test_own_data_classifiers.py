@@ -37,7 +37,7 @@ from typer.testing import CliRunner
 
 from tolerant import NoisyLabelClassifier
 from tolerant.cli import make_app
-from tolerant.data import TableEncoder
+from tolerant.data import TableEncoder, load
 from tolerant.data.dataset import LazySubset, NoisyDataset
 from tolerant.own_data import Settings, load_run
 from tolerant.own_data.classifiers import cards, discriminant, trial
@@ -50,6 +50,7 @@ from tolerant.own_data.classifiers.reweigh import fit_lq
 from tolerant.own_data.classifiers.rows import columns, take
 from tolerant.own_data.classifiers.score import Scored, score_member
 from tolerant.own_data.classifiers.side_by_side import side_by_side
+from tolerant.own_data.classifiers.taught import teach
 from tolerant.own_data.classifiers.temper import agreement, choose_tau, error_of_difference, temper
 from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
@@ -817,6 +818,48 @@ def test_what_a_person_has_reviewed_is_not_relabelled(features):
     assert doubted.kept.all()
     more = (known.predict(rows) - doubted.predict(rows))[odd, 1]
     assert more.mean() > 0.05
+
+
+def test_a_network_learns_from_the_discriminant_of_features_and_answers_beside_it(tmp_path):
+    seen, others = load("digits"), load("digits", split="test")
+    X, unseen = (each.inputs.reshape(len(each), -1).astype(np.float32) for each in (seen, others))
+    rng = np.random.default_rng(1)
+    given = np.where(rng.random(len(seen)) < 0.3, rng.integers(0, 10, len(seen)), seen.given_labels)
+    rows = NoisyDataset(X, given, None, seen.class_names)
+    settings = Settings(model="discriminant", pretrained=True, seed=0)
+    learned, again, at_once = (
+        learn(rows, settings, folds=folds, device="cpu", progress="quiet") for folds in (3, 3, 0)
+    )
+    taught = learned.fitted.fitted["discriminant"]
+    alone, both = (
+        (found.predict_proba(unseen).argmax(1) == others.given_labels).mean()
+        for found in (taught.teacher, taught)
+    )
+    assert both > alone + 0.005
+    np.testing.assert_allclose(taught.predict_proba(unseen).sum(1), 1.0, atol=1e-6)
+    assert np.array_equal(again.predict(rows), learned.predict(rows))
+    write_classifiers(tmp_path / "model.classifiers", learned.fitted.fitted, "digest")
+    stored, _ = read_classifiers(tmp_path / "model.classifiers")
+    assert np.array_equal(stored["discriminant"].predict_proba(unseen), taught.predict_proba(unseen))
+    # Without folds there is nothing to learn from but labels that the discriminant has seen.
+    assert isinstance(at_once.fitted.fitted["discriminant"], RoundDiscriminant)
+
+
+def test_a_taught_network_takes_labels_that_a_person_has_reviewed_for_right():
+    rows = load("digits")
+    X = rows.inputs.reshape(len(rows), -1).astype(np.float32)
+    given = rows.given_labels.copy()
+    odd = np.flatnonzero(given == 3)[:60]
+    given[odd] = 8
+    scored = OutOfFold(np.full((len(X), 10), 0.004, np.float32), np.ones(len(X), bool))
+    scored.probs[np.arange(len(X)), rows.given_labels] = 0.964
+    task = Task(NoisyDataset(X, given, None, rows.class_names), Settings(seed=0), 3)
+    teacher = RoundDiscriminant().fit(X, rows.given_labels)
+    told = [
+        teach(teacher, scored, replace(task, reviewed=reviewed), np.arange(len(X)))._network(X)[odd, 8].mean()
+        for reviewed in (None, np.isin(np.arange(len(X)), odd))
+    ]
+    assert told[1] > told[0] + 0.1
 
 
 def test_the_discriminant_reads_rows_block_by_block(features, tmp_path, monkeypatch):

@@ -42,6 +42,7 @@ _KNOWN = (  # what the named classifiers are made of
     "sklearn.tree._classes.ExtraTreeClassifier",
     "tolerant.own_data.classifiers.by_word.ByWord",
     "tolerant.own_data.classifiers.discriminant.RoundDiscriminant",
+    "tolerant.own_data.classifiers.taught.Taught",
     "xgboost.core.Booster",
     "xgboost.sklearn.XGBClassifier",
     *_MADE_BY_ARGUMENTS,

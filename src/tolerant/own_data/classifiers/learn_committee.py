@@ -14,6 +14,7 @@ from tolerant.own_data.classifiers.member import Member
 from tolerant.own_data.classifiers.rows import are_texts
 from tolerant.own_data.classifiers.score import fit_member, score_member
 from tolerant.own_data.classifiers.side_by_side import side_by_side
+from tolerant.own_data.classifiers.taught import teach
 from tolerant.own_data.classifiers.temper import choose_tau, temper
 from tolerant.own_data.classifiers.trial import Trial
 from tolerant.own_data.learned import Learned
@@ -50,7 +51,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
     labels without the doubted ones.
 
     Members that relabel rows themselves are fitted to all of them, once: it would be worth 0.003 of the
-    average precision of wrong labels among 5,000 photographs, and take as long again.
+    average precision of wrong labels among 5,000 photographs, and take as long again. Of pretrained
+    features they then teach a network, which answers beside them.
     """
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
     chosen = [member for member in members if member.name in trial.choice.names]
@@ -83,6 +85,8 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         if settings.class_weight == "balanced":
             prior = _share_said(as_fitted.probs[held_out])
     fitted = side_by_side(partial(fit_member, task=task, used=used), chosen)
+    if relabels and settings.pretrained and held_out.all():
+        fitted = [teach(each, plain, task, used) for each in fitted]
     names = [member.name for member in chosen]
     rows = {member.name: member.rows for member in chosen}
     committee = Committee(dict(zip(names, fitted, strict=True)), rows, prior, tau)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tolerant.data.features.picture_networks import Frame, PictureEncoder, as_ve
 from tolerant.data.standardise import Preprocess
 from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
+from tolerant.own_data.classifiers.taught import Taught
 from tolerant.own_data.run_folder import SavedRun
 from tolerant.own_data.run_folder.load import Network
 
@@ -61,23 +63,59 @@ class Scaled(nn.Module):
 
 
 class Plane(nn.Module):
-    """A linear discriminant, moved towards rare classes as its committee is."""
+    """A linear discriminant: logarithms of probabilities."""
 
     coef: Tensor
     intercept: Tensor
 
-    def __init__(self, fitted: RoundDiscriminant, prior: np.ndarray, tau: float) -> None:
+    def __init__(self, fitted: RoundDiscriminant, num_classes: int) -> None:
         super().__init__()
-        coef = np.zeros((len(prior), fitted.coef_.shape[1]))
-        intercept = np.full(len(prior), -np.inf)  # a class that no row of its fit had
+        coef = np.zeros((num_classes, fitted.coef_.shape[1]))
+        intercept = np.full(num_classes, -np.inf)  # a class that no row of its fit had
         coef[fitted.classes_], intercept[fitted.classes_] = fitted.coef_, fitted.intercept_
-        intercept -= tau * np.log(np.where(prior > 0, prior, 1.0))
         # In 64 bits, as the run has it: where logits are large and alike, 32 would tell them apart otherwise.
         self.register_buffer("coef", torch.from_numpy(coef))
         self.register_buffer("intercept", torch.from_numpy(intercept))
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x.double() @ self.coef.T + self.intercept).float()
+        return torch.log_softmax(x.double() @ self.coef.T + self.intercept, 1)
+
+
+class Both(nn.Module):
+    """A discriminant and the network that it has taught: logarithms of the mean of their probabilities."""
+
+    def __init__(self, fitted: Taught, num_classes: int) -> None:
+        super().__init__()
+        self.plane = Plane(fitted.teacher, num_classes)
+        into, bias, out, last = fitted.layers
+        last = np.where(np.isin(np.arange(num_classes), fitted.classes_), last, -np.inf)
+        self.network = nn.Sequential(_linear(into, bias), nn.ReLU(), _linear(out, last))
+
+    def forward(self, x: Tensor) -> Tensor:
+        both = torch.stack([self.plane(x), torch.log_softmax(self.network(x).double(), 1)])
+        return torch.logsumexp(both, 0) - math.log(2)
+
+
+def _linear(weight: np.ndarray, bias: np.ndarray) -> nn.Linear:
+    made = nn.Linear(*weight.shape)
+    with torch.no_grad():
+        made.weight.copy_(torch.from_numpy(weight.T))
+        made.bias.copy_(torch.from_numpy(bias))
+    return made
+
+
+class Moved(nn.Module):
+    """A classifier, moved towards rare classes as its committee is."""
+
+    move: Tensor
+
+    def __init__(self, classifier: nn.Module, prior: np.ndarray, tau: float) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self.register_buffer("move", torch.from_numpy(tau * np.log(np.where(prior > 0, prior, 1.0))))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.classifier(x) - self.move).float()
 
 
 def program_of(run: SavedRun) -> tuple[Program, Tensor]:
@@ -106,9 +144,12 @@ def _head(run: SavedRun) -> nn.Module:
     if isinstance(run.model, Network):
         return Scaled(run.model)
     assert isinstance(run.model, Committee)
-    fitted = list(run.model.fitted.values())
-    if len(fitted) == 1 and isinstance(fitted[0], RoundDiscriminant):
-        return Plane(fitted[0], run.model.prior, run.model.tau)
+    fitted, *others = run.model.fitted.values()
+    num_classes = len(run.model.prior)
+    if not others and isinstance(fitted, RoundDiscriminant):
+        return Moved(Plane(fitted, num_classes), run.model.prior, run.model.tau)
+    if not others and isinstance(fitted, Taught):
+        return Moved(Both(fitted, num_classes), run.model.prior, run.model.tau)
     raise ValueError(
         f"{run.folder} is a model of scikit-learn's kind ({run.model.name}), which is stored as it is in "
         "model.classifiers. For a network, train with --model network."
