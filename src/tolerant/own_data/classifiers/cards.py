@@ -280,7 +280,7 @@ CLASSIFIERS = {
         ),
         Card(
             OF_FEATURES,
-            "linear discriminant analysis that relabels doubted rows, for features",
+            "linear discriminant of features, which relabels doubted rows and teaches a network",
             _discriminant,
             rows.unread,
             suits=_is_dense,

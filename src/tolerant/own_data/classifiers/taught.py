@@ -3,7 +3,13 @@
 A hidden layer tells classes apart that a plane does not. From the given labels it would learn the wrong ones
 by heart. So it learns the probabilities of labels (`tolerant.train.rounds.relabel`) by what the classifier
 says of rows that it has not seen, and sees no row but blended with another. Together they are right more
-often than either; with few rows the network alone is not.
+often than the classifier alone, with few rows too, where the network alone is not.
+
+(Photographs that no benchmark reports, the last map and the earlier ones of `lite0`; means over labels of one
+person, the wrong ones of two, uniform noise of 0.4, class-dependent noise of 0.4, and right labels, one draw
+each: 600 rows 75.8 % by the discriminant, 77.7 with the network; 1,500 rows 81.8 and 82.3; 7,000 rows 86.2
+and 87.1. Of low-dimensional rows, where a plane of few columns is all that the posterior can teach, the
+network only blurs it: two moons in 12 columns lose half a point. So it is for pretrained features alone.)
 """
 
 from __future__ import annotations
