@@ -84,7 +84,8 @@ def _block(store: Store, name: str, changed: str, folder: Path) -> str | None:
 
 def text_of(store: Store, name: str, rows: Sequence[Row], table: list[Line]) -> str:
     """An experiment's table: rounds stand beside the paper's method, others beside their paper's numbers."""
-    return rounds.table(store, rows) if name == "rounds" else table_with_notes(rows, table)
+    of_rounds = name in ("rounds", "rounds-before")
+    return rounds.table(store, rows) if of_rounds else table_with_notes(rows, table)
 
 
 def brief_table1(rows: Sequence[Row], by_people: Sequence[Row]) -> str:

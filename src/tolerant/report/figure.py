@@ -200,7 +200,9 @@ PICTURES = {
         "Precision and recall of pruning, and the rows left, by epoch, for each data set and noise.",
     ),
     "rounds-cost": Picture(
-        rounds.picture, ("rounds",), "Test accuracy by seconds of a GPU, of rounds and of the paper's method."
+        rounds.picture,
+        ("rounds-before",),
+        "Test accuracy by seconds of a GPU, of rounds and of the paper's method.",
     ),
 }
 

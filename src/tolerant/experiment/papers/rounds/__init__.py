@@ -41,6 +41,9 @@ PAPER = Paper(
     title="Rounds that prune, relabel and teach",
     experiments=(
         Experiment("rounds", "Rounds", rule="last_epoch", protocol="rounds"),
+        Experiment(
+            "rounds-before", "Rounds, the setting before", rule="last_epoch", protocol="rounds-before"
+        ),
         Experiment("rounds-ablations", "Rounds without a part", rule="last_epoch", protocol="rounds"),
     ),
     methods={"rounds": "Rounds", "cce": "Cross entropy, same recipe"},

@@ -72,6 +72,16 @@ def rounds(seeds: Iterable[int]) -> list[RunSpec]:
     ]
 
 
+def rounds_before(seeds: Iterable[int]) -> list[RunSpec]:
+    """The setting before: all rows train, and in the last round, of 90 epochs, they are blended, too."""
+    found = []
+    for seed, column in product(seeds, COLUMNS):
+        *others, last = method(column[0], (*EPOCHS[:-1], 90))
+        of = (*others, replace(last, mixup=1.0))
+        found.append(_spec(column, [_changed(each, {"sure": 0.0}) for each in of], seed, of="rounds-before"))
+    return found
+
+
 def rounds_ablations(seeds: Iterable[int]) -> list[RunSpec]:
     """Two columns without one part each, and with pruning in the first round."""
     found = []
@@ -86,9 +96,8 @@ def rounds_ablations(seeds: Iterable[int]) -> list[RunSpec]:
 
 def _changed(this: Round, values: dict[str, Any]) -> Round:
     """With these values, of the round or of its `Relabel`."""
-    of_relabel = {name: value for name, value in values.items() if name in ("sure", "soft")}
-    if of_relabel and this.relabel is not None:
-        return replace(this, relabel=replace(this.relabel, **of_relabel))
+    if values.keys() <= {"sure", "soft"}:
+        return this if this.relabel is None else replace(this, relabel=replace(this.relabel, **values))
     return replace(this, **values)
 
 
@@ -104,8 +113,10 @@ def method(dataset: str, epochs: Sequence[int] = EPOCHS, networks: int = NETWORK
     return *others, replace(last, augment="strong", mixup=0.0)
 
 
-def _spec(column: tuple[str, str, float], of: tuple[Round, ...], seed: int, change: str = "") -> RunSpec:
+def _spec(
+    column: tuple[str, str, float], method: Sequence[Round], seed: int, change: str = "", of: str = "rounds"
+) -> RunSpec:
     dataset, noise, rate = column
-    recipe, protocol = replace(RECIPE, seed=seed), f"rounds {change}".rstrip()
+    recipe, protocol = replace(RECIPE, seed=seed), f"{of} {change}".rstrip()
     spec = {"dataset": dataset, "noise": noise, "noise_rate": rate, "protocol": protocol}
-    return RunSpec(model="fast", rounds=of, recipe=recipe, **spec)  # type: ignore[arg-type]
+    return RunSpec(model="fast", rounds=tuple(method), recipe=recipe, **spec)  # type: ignore[arg-type]
