@@ -201,7 +201,7 @@ PICTURES = {
     ),
     "rounds-cost": Picture(
         rounds.picture,
-        ("rounds-before",),
+        ("rounds",),
         "Test accuracy by seconds of a GPU, of rounds and of the paper's method.",
     ),
 }
