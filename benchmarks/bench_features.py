@@ -292,7 +292,7 @@ def large(seed: int, folder: Path, tiny: bool, folds: int) -> Row:
     before, start, processor = allocated_mib(), time.perf_counter(), time.process_time()
     with most_allocated() as most:
         learned = learn(
-            rows, Settings(model="discriminant", seed=seed), folds=folds, device="cpu", progress="quiet"
+            rows, Settings(pretrained=True, seed=seed), folds=folds, device="cpu", progress="quiet"
         )
     return {
         "rows": num_rows,

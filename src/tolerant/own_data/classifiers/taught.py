@@ -32,7 +32,7 @@ from tolerant.train.rounds.relabel import Relabel
 
 _HIDDEN = 128
 _BLOCK = 4096  # rows in memory at a time
-_MOST_ROWS = 200_000  # more teach nothing new, and would take minutes
+_MOST_CELLS = 50_000_000  # of rows in memory at once: 200 MiB, 20,000 rows of `lite0`, which teach enough
 _ROWS_SEEN, _LEAST_EPOCHS, _MOST_EPOCHS = 84_000, 12, 40
 _ONCE = Relabel(start_epoch=_MOST_EPOCHS, every=1, sure=0.0)  # by the classifier, before the first epoch
 
@@ -66,8 +66,10 @@ class Taught:
 
 def teach(teacher: Any, scored: OutOfFold, task: Task, used: np.ndarray) -> Taught:
     """A network for the rows ``used``, by what such classifiers have said of them out of fold."""
-    if len(used) > _MOST_ROWS:
-        used = np.sort(np.random.default_rng(task.settings.seed).permutation(used)[:_MOST_ROWS])
+    most = max(1, _MOST_CELLS // task.dataset.inputs.shape[1])
+    if len(used) > most:
+        used = np.sort(np.random.default_rng(task.settings.seed).permutation(used)[:most])
+    rows = task.dataset if len(used) == len(task.dataset) else task.dataset.subset(used)
     weight, trusted = (None if each is None else each[used] for each in (task.sample_weight, task.reviewed))
     recipe = Recipe(
         epochs=min(max(_ROWS_SEEN // len(used), _LEAST_EPOCHS), _MOST_EPOCHS),
@@ -89,7 +91,7 @@ def teach(teacher: Any, scored: OutOfFold, task: Task, used: np.ndarray) -> Taug
         seed=task.settings.seed,
     )
     job = Job(
-        dataset=task.dataset.subset(used),
+        dataset=rows,
         model="mlp",
         model_args={"hidden": (_HIDDEN,)},
         loss="cce",
