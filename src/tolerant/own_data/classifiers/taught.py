@@ -32,7 +32,7 @@ from tolerant.train.rounds.relabel import Relabel
 
 _HIDDEN = 128
 _BLOCK = 4096  # rows in memory at a time
-_MOST_CELLS = 50_000_000  # of rows in memory at once: 200 MiB, 20,000 rows of `lite0`, which teach enough
+_MOST_CELLS = 25_000_000  # of rows in memory at once: 100 MiB, 10,000 rows of `lite0`, which teach enough
 _ROWS_SEEN, _LEAST_EPOCHS, _MOST_EPOCHS = 84_000, 12, 40
 _ONCE = Relabel(start_epoch=_MOST_EPOCHS, every=1, sure=0.0)  # by the classifier, before the first epoch
 
