@@ -103,7 +103,8 @@ def _final_job(candidate: NetworkCandidate, task: Task, scored: OutOfFold, used:
     if task.settings.method != "rounds":
         return job
     taught_by = scored.probs[used] if scored.held_out[used].all() else None
-    return in_rounds(job, taught_by, None if task.reviewed is None else task.reviewed[used])
+    trusted = None if task.reviewed is None else task.reviewed[used]
+    return in_rounds(job, taught_by, trusted, pretrained=task.settings.pretrained)
 
 
 def _probs_of_all(
