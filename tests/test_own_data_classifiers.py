@@ -41,7 +41,7 @@ from tolerant.cli import make_app
 from tolerant.data import TableEncoder, load
 from tolerant.data.dataset import LazySubset, NoisyDataset
 from tolerant.own_data import Settings, load_run
-from tolerant.own_data.classifiers import cards, discriminant, trial
+from tolerant.own_data.classifiers import cards, discriminant, taught, trial
 from tolerant.own_data.classifiers.cards import CLASSIFIERS
 from tolerant.own_data.classifiers.choose import choose, members_for
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
@@ -831,19 +831,40 @@ def test_a_network_learns_from_the_discriminant_of_features_and_answers_beside_i
     learned, again, at_once = (
         learn(rows, settings, folds=folds, device="cpu", progress="quiet") for folds in (3, 3, 0)
     )
-    taught = learned.fitted.fitted["discriminant"]
+    pair = learned.fitted.fitted["discriminant"]
     alone, both = (
         (found.predict_proba(unseen).argmax(1) == others.given_labels).mean()
-        for found in (taught.teacher, taught)
+        for found in (pair.teacher, pair)
     )
     assert both > alone + 0.005
-    np.testing.assert_allclose(taught.predict_proba(unseen).sum(1), 1.0, atol=1e-6)
+    np.testing.assert_allclose(pair.predict_proba(unseen).sum(1), 1.0, atol=1e-6)
     assert np.array_equal(again.predict(rows), learned.predict(rows))
     write_classifiers(tmp_path / "model.classifiers", learned.fitted.fitted, "digest")
     stored, _ = read_classifiers(tmp_path / "model.classifiers")
-    assert np.array_equal(stored["discriminant"].predict_proba(unseen), taught.predict_proba(unseen))
+    assert np.array_equal(stored["discriminant"].predict_proba(unseen), pair.predict_proba(unseen))
     # Without folds there is nothing to learn from but labels that the discriminant has seen.
     assert isinstance(at_once.fitted.fitted["discriminant"], RoundDiscriminant)
+    of_columns = learn(rows, replace(settings, pretrained=False), folds=3, device="cpu", progress="quiet")
+    assert isinstance(of_columns.fitted.fitted["discriminant"], RoundDiscriminant)
+
+
+def test_a_taught_network_sees_no_more_rows_than_fit_in_memory(monkeypatch):
+    rows = load("digits")
+    X = rows.inputs.reshape(len(rows), -1).astype(np.float32)
+    task = Task(NoisyDataset(X, rows.given_labels, None, rows.class_names), Settings(seed=0), 3)
+    scored = OutOfFold(np.full((len(X), 10), 0.1, np.float32), np.ones(len(X), bool))
+    monkeypatch.setattr(taught, "_MOST_CELLS", 200 * X.shape[1])
+    seen: list[int] = []
+    run_one = taught.Fleet.run_one
+
+    def spied(fleet: Any, job: Any) -> Any:
+        seen.append(len(job.dataset))
+        return run_one(fleet, job)
+
+    monkeypatch.setattr(taught.Fleet, "run_one", spied)
+    for used in (np.arange(100), np.arange(len(X))):
+        teach(RoundDiscriminant().fit(X, rows.given_labels), scored, task, used)
+    assert seen == [100, 200]
 
 
 def test_a_taught_network_takes_labels_that_a_person_has_reviewed_for_right():
@@ -867,7 +888,7 @@ def test_the_discriminant_reads_rows_block_by_block(features, tmp_path, monkeypa
     X, given, _ = features
     whole = RoundDiscriminant().fit(X[:500], given[:500]).predict_proba(X)
     np.save(tmp_path / "x.npy", X)
-    monkeypatch.setattr(discriminant, "_BLOCK", 300)  # of which the last is not full
+    monkeypatch.setattr(discriminant, "BLOCK", 300)  # of which the last is not full
     rows = np.load(tmp_path / "x.npy", mmap_mode="r")
     some = take(rows, np.arange(500))
     assert isinstance(some, LazySubset)

@@ -13,6 +13,7 @@ from train_helpers import CLASSES, table
 from tolerant import NoisyLabelClassifier
 from tolerant.own_data import Settings
 from tolerant.own_data.learn import learn
+from tolerant.train import Relabel
 
 SETTINGS = Settings(model="mlp", method="rounds", epochs=12, batch_size=32, lr=0.01)
 
@@ -51,6 +52,16 @@ def test_the_list_says_under_which_label_a_row_was_trained(tmp_path):
     first = (run / "suspects.csv").read_bytes()
     tolerant("audit", run)
     assert (run / "suspects.csv").read_bytes() == first
+
+
+def test_of_a_table_no_row_is_left_out_and_of_features_those_that_are_not_sure():
+    learned = [
+        learn(table(200, 0.3), replace(SETTINGS, epochs=2, pretrained=features), folds=2, progress="quiet")
+        for features in (False, True)
+    ]
+    assert [each.training.relabel.sure for each in learned] == [0.0, Relabel().sure]
+    assert learned[0].kept.all()
+    assert not learned[1].kept.all()
 
 
 def test_what_does_not_go_with_rounds_is_refused():

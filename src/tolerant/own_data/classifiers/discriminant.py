@@ -29,7 +29,7 @@ import numpy as np
 from tolerant.extras import extra
 from tolerant.suspects.noise_model import NoiseModel, fit_noise_model, posterior, sample_to_fit
 
-_BLOCK = 4096  # rows in memory at a time: features of a million pictures stay in their memory map
+BLOCK = 4096  # rows in memory at a time: features of a million pictures stay in their memory map
 _LEAST = 1e-6
 # Of a mean square: what 32 bits leave of the variance of a column that is constant.
 _ROUNDING = 1e-5
@@ -101,8 +101,8 @@ class RoundDiscriminant:
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """float64 [N, C]."""
-        starts = range(0, X.shape[0], _BLOCK)
-        found = [_block(X, start) @ self.coef_.T + self.intercept_ for start in starts]
+        starts = range(0, X.shape[0], BLOCK)
+        found = [block(X, start) @ self.coef_.T + self.intercept_ for start in starts]
         return np.exp(_log_softmax(np.concatenate([np.empty((0, len(self.classes_))), *found])))
 
 
@@ -141,8 +141,8 @@ class _Rows:
     def __init__(self, X: Any, label: np.ndarray, weight: np.ndarray, num_classes: int) -> None:
         self.X, self.label, self.weight, self.num_classes = X, label, weight, num_classes
         self.part = np.random.default_rng(0).permutation(len(label)) % _PARTS
-        self.judges = np.flatnonzero((self.part == _JUDGES) & (weight > 0))[:_BLOCK]
-        near = _block(X, 0)
+        self.judges = np.flatnonzero((self.part == _JUDGES) & (weight > 0))[:BLOCK]
+        near = block(X, 0)
         counted = near[weight[: len(near)] > 0]
         # Among the rows: so products in 32 bits are exact enough.
         self.origin = (counted if len(counted) else near).mean(axis=0)
@@ -157,8 +157,8 @@ class _Rows:
                 self.products[part] += weighted.T @ some
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        for start in range(0, len(self.label), _BLOCK):
-            yield slice(start, start + _BLOCK), _block(self.X, start) - self.origin
+        for start in range(0, len(self.label), BLOCK):
+            yield slice(start, start + BLOCK), block(self.X, start) - self.origin
 
     def moments(self, labels: np.ndarray) -> Moments:
         """Of float32 [N, C], how much each row counts for each class."""
@@ -259,5 +259,5 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
     return np.asarray(away - np.log(np.exp(away).sum(axis=1, keepdims=True)))
 
 
-def _block(X: Any, start: int) -> np.ndarray:
-    return np.asarray(X[np.arange(start, min(start + _BLOCK, X.shape[0]))], np.float32)
+def block(X: Any, start: int) -> np.ndarray:
+    return np.asarray(X[np.arange(start, min(start + BLOCK, X.shape[0]))], np.float32)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tolerant.own_data.classifiers.discriminant import BLOCK, block
 from tolerant.own_data.out_of_fold import OutOfFold
 from tolerant.own_data.task import Task
 from tolerant.threads import one_thread
@@ -27,11 +28,9 @@ from tolerant.train.engine.fleet import Fleet
 from tolerant.train.engine.job import Before, Job
 from tolerant.train.engine.recipe import Recipe
 from tolerant.train.engine.result import TrainResult
-from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.rounds.relabel import Relabel
 
 _HIDDEN = 128
-_BLOCK = 4096  # rows in memory at a time
 _MOST_CELLS = 25_000_000  # of rows in memory at once: 100 MiB, 10,000 rows of `lite0`, which teach enough
 _ROWS_SEEN, _LEAST_EPOCHS, _MOST_EPOCHS = 84_000, 12, 40
 _ONCE = Relabel(start_epoch=_MOST_EPOCHS, every=1, sure=0.0)  # by the classifier, before the first epoch
@@ -51,8 +50,7 @@ class Taught:
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """float64 [N, C], of the classes that the classifier knows."""
-        starts = range(0, X.shape[0], _BLOCK)
-        blocks = [self._network(np.asarray(X[start : start + _BLOCK], np.float32)) for start in starts]
+        blocks = [self._network(block(X, start)) for start in range(0, X.shape[0], BLOCK)]
         own = np.concatenate([np.empty((0, len(self.classes_))), *blocks])
         found: np.ndarray = (self.teacher.predict_proba(X) + own) / 2
         return found
@@ -108,10 +106,7 @@ def teach(teacher: Any, scored: OutOfFold, task: Task, used: np.ndarray) -> Taug
 
 def _layers(result: TrainResult) -> list[np.ndarray]:
     """Of rows as they come: what happens to inputs is part of the first weights."""
-    network = result.model
-    if isinstance(network, NetworkCommittee):
-        (network,) = network.networks
-    hidden, last = (each for each in network.modules() if isinstance(each, nn.Linear))
+    hidden, last = (each for each in result.model.modules() if isinstance(each, nn.Linear))
     into, bias, out, end = (
         each.detach().double().numpy() for each in (hidden.weight.T, hidden.bias, last.weight.T, last.bias)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,7 @@ class Plane(nn.Module):
 
 
 class Both(nn.Module):
-    """A discriminant and the network that it has taught: logarithms of the mean of their probabilities."""
+    """A discriminant and the network that it has taught: logarithms of the sum of their probabilities."""
 
     def __init__(self, fitted: Taught, num_classes: int) -> None:
         super().__init__()
@@ -93,7 +92,7 @@ class Both(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         both = torch.stack([self.plane(x), torch.log_softmax(self.network(x).double(), 1)])
-        return torch.logsumexp(both, 0) - math.log(2)
+        return torch.logsumexp(both, 0)
 
 
 def _linear(weight: np.ndarray, bias: np.ndarray) -> nn.Linear:
