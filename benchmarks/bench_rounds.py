@@ -56,19 +56,26 @@ def strong(rounds: Rounds) -> Rounds:
     return rounds[0], *(replace(each, mixup=0.0, augment="strong") for each in rounds[1:])
 
 
+def three_short(rounds: Rounds) -> Rounds:
+    return rounds[0], *[rounds[1]] * 3, rounds[-1]
+
+
 EPOCHS = (20, 30, 45)
 ENDINGS = {"": unchanged, "-mixup": mixed, "-strong": strong}
 # What changes about the rounds, and the way to decide.
 CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     **{f"{way}{ending}": (change, way) for way, (ending, change) in product(WAYS, ENDINGS.items())},
     "two-networks": (lambda rounds: [replace(each, networks=2) for each in rounds], "ours"),
-    "three-short": (lambda rounds: [rounds[0], *[rounds[1]] * 3, rounds[-1]], "ours"),
+    **{f"{way}-three-short": (three_short, way) for way in ("ours", "before", "all-rows")},
 }
 # In the order in which they should be run: columns, changes. All rows train, for with half of them a network
 # knows too little for too long to be like one that knows all.
 ORDER = (
     (("cifar100-uniform-0.6", "class-dependent-0.3"), ("ours", "all-rows", "all-rows-mixup")),
-    (("either", "uniform-0.7"), ("ours", "two-networks", "three-short")),
+    (
+        ("uniform-0.7", "either"),
+        ("ours-three-short", "before-three-short", "all-rows-three-short", "ours", "two-networks"),
+    ),
     (("instance-0.4", "random1"), ("ours", "all-rows-mixup")),
     (("either", "uniform-0.7"), ("sure-0.7", "sure-0.9", "all-rows", "all-rows-before")),
     (("either", "uniform-0.7"), ("sure-0.9-strong", "all-rows-before-strong")),
