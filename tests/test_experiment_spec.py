@@ -347,7 +347,9 @@ def test_a_changed_grid_of_rounds_is_changed_in_its_rounds():
         assert this.epochs == pytest.approx(17 / spec.recipe.epochs * before.epochs, abs=1)
     assert dict(first.loss_args) == {"q": 0.3}
     assert (first.mixup, second.mixup) == (None, 0.5)
-    assert 0 < last.relabel.start_epoch < last.epochs < spec.rounds[-1].relabel.start_epoch
+    assert last.relabel.start_epoch == last.epochs < spec.rounds[-1].epochs, "still never within its round"
+    within = changed(named_grid("rounds-before")[0], {"epochs": 17}).rounds[-1]
+    assert (within.epochs, within.relabel.start_epoch, within.relabel.every) == (6, 3, 1)
     assert all(each.epochs == 1 for each in changed(spec, {"epochs": 2}).rounds), "and none has none"
     assert RunSpec.from_dict(json.loads(json.dumps(shorter.to_dict()))) == shorter
 

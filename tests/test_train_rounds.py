@@ -23,6 +23,7 @@ from tolerant.train.engine.mixup import blend, draw_shares, one_hot
 from tolerant.train.engine.weights import Average, Weights
 from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.rounds.relabel import Teacher, count_transition
+from tolerant.train.rounds.round import taught
 
 RECIPE = quick(
     batch_size=32, average=0.9, schedule="cosine", warm_up=0.15, validation_fraction=0.0, select="last"
@@ -71,6 +72,16 @@ def test_the_model_before_decides_first_even_where_the_new_one_may_from_the_star
     result = fit((first, replace(second, relabel=Relabel(start_epoch=0, every=9))))
     assert min(record["relabelled_fraction"] for record in result.history[4:]) > 0.2
     assert result.history[-1]["label_accuracy"] > 0.95
+
+
+def test_the_packages_rounds_are_decided_once_by_the_round_before(monkeypatch):
+    heard, decide = [], Teacher.decide
+    monkeypatch.setattr(Teacher, "decide", lambda self, probs: heard.append(probs) or decide(self, probs))
+    history = fit(taught(4, 5, 6, q=0.7)).history
+    first, second = heard
+    assert not torch.equal(first, second)
+    assert all(len({record["relabelled_fraction"] for record in history[at:][:5]}) == 1 for at in (4, 9))
+    assert history[-1]["label_accuracy"] > 0.95
 
 
 def test_each_round_draws_anew():

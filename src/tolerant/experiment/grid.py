@@ -104,12 +104,10 @@ def _stretched(spec: RunSpec, epochs: int) -> RunSpec:
 
 
 def _stretched_round(this: Round, epochs: int, share: float) -> Round:
-    return replace(
-        this,
-        epochs=epochs,
-        prune=_stretched_schedule(this.prune, share),
-        relabel=_stretched_schedule(this.relabel, share),
-    )
+    relabel = _stretched_schedule(this.relabel, share)
+    if this.relabel is not None and this.relabel.start_epoch >= this.epochs:  # never within the round
+        relabel = replace(this.relabel, start_epoch=epochs)
+    return replace(this, epochs=epochs, prune=_stretched_schedule(this.prune, share), relabel=relabel)
 
 
 def _stretched_schedule(when: When, share: float) -> When:

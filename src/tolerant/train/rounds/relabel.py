@@ -56,7 +56,8 @@ _LEAST_OF_CLASS = 0.25  # of the rows given as a class; with fewer under its lab
 class Relabel:
     """Decide before epoch ``start_epoch`` and then every ``every`` epochs what each row trains under.
 
-    In a round that follows another one, the model before decides before the first epoch.
+    In a round that follows another one, the model before decides before the first epoch; it alone, if
+    ``start_epoch`` is not before the round's end.
 
     >>> relabel = Relabel(start_epoch=20, every=3)
     >>> [epoch for epoch in range(30) if relabel.due(epoch)]

@@ -21,7 +21,7 @@ class Round:
 
     >>> cce = (Round(epochs=120),)
     >>> truncated = (Round(epochs=120, loss="lq", prune=PruneSchedule(40, 10, k=0.5)),)
-    >>> taught = (Round(epochs=24, loss="lq"), Round(epochs=100, mixup=1.0, relabel=Relabel()))
+    >>> taught = (Round(epochs=24, loss="lq"), Round(epochs=100, mixup=1.0, relabel=Relabel(start_epoch=100)))
     """
 
     epochs: int
@@ -100,12 +100,17 @@ def taught(first: int, *later: int, q: float, networks: int = 1) -> tuple[Round,
     """The package's own method: so many epochs of L_q, then rounds under what the rows' labels seem to be.
 
     In these rows are blended: a network that sees none of them twice alike cannot learn its own mistakes by
-    heart. A round begins with what the one before says at its end, and decides anew only in its second half:
-    before, with a high learning rate, a fresh network knows less than the old one, and would take back what
-    that has found. There it decides about eight times: each is a look at all rows.
+    heart. What a row trains under is decided once, before the round, by what the one before says at its end.
+
+    A network that goes on deciding judges what it has taught itself. It is surest of rows that it has learnt,
+    under their given label most of them, so that the counted T trusts labels too far; then fewer rows are
+    sure under another label, fewer of these train, and so on. With uniform noise of 0.8 the share of rows
+    that trained fell so from 81 to 33 % in one decision, that of other labels from 55 to 8. With uniform
+    noise of 0.7 the test accuracy is 91.4 % where the network before decides alone, and 90.7 where both do
+    (one seed; results/rounds-before.jsonl, results/bench/rounds).
     """
     rounds = [Round(epochs=first, loss="lq", loss_args={"q": q})]
     for epochs in later:
-        relabel = Relabel(start_epoch=max(1, epochs // 2), every=max(1, epochs // 15))
+        relabel = Relabel(start_epoch=epochs)  # after its last one: never within it
         rounds.append(Round(epochs=epochs, mixup=1.0, networks=networks, relabel=relabel))
     return tuple(rounds)

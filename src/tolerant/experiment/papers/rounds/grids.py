@@ -10,7 +10,7 @@ from typing import Any
 from tolerant.data import CARDS
 from tolerant.experiment.spec import RunSpec
 from tolerant.theory import choose_q
-from tolerant.train import PruneSchedule, Recipe, Round
+from tolerant.train import PruneSchedule, Recipe, Relabel, Round
 from tolerant.train.rounds.round import taught
 
 RECIPE = Recipe(
@@ -73,13 +73,11 @@ def rounds(seeds: Iterable[int]) -> list[RunSpec]:
 
 
 def rounds_before(seeds: Iterable[int]) -> list[RunSpec]:
-    """The setting before: all rows train, and in the last round, of 90 epochs, they are blended, too."""
-    found = []
-    for seed, column in product(seeds, COLUMNS):
-        *others, last = method(column[0], (*EPOCHS[:-1], 90))
-        of = (*others, replace(last, mixup=1.0))
-        found.append(_spec(column, [_changed(each, {"sure": 0.0}) for each in of], seed, of="rounds-before"))
-    return found
+    """The setting before: a round's own networks decide, too."""
+    return [
+        _spec(column, decided_within(method(column[0])), seed, of="rounds-before")
+        for seed, column in product(seeds, COLUMNS)
+    ]
 
 
 def rounds_ablations(seeds: Iterable[int]) -> list[RunSpec]:
@@ -111,6 +109,21 @@ def method(dataset: str, epochs: Sequence[int] = EPOCHS, networks: int = NETWORK
     """
     *others, last = taught(*epochs, q=choose_q(len(CARDS[dataset].class_names)), networks=networks)
     return *others, replace(last, augment="strong", mixup=0.0)
+
+
+def decided_within(rounds: Sequence[Round]) -> tuple[Round, ...]:
+    """The same, but a round's own networks decide as well, about eight times in its second half.
+
+    In the first, with a high learning rate, a fresh network knows less than the one before.
+    """
+    return tuple(
+        each if each.relabel is None else replace(each, relabel=_in_second_half(each.relabel, each.epochs))
+        for each in rounds
+    )
+
+
+def _in_second_half(relabel: Relabel, epochs: int) -> Relabel:
+    return replace(relabel, start_epoch=max(1, epochs // 2), every=max(1, epochs // 15))
 
 
 def _spec(
