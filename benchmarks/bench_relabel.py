@@ -9,7 +9,8 @@
 "label_accuracy" is the share of rows whose most probable label is the true one: by the model alone, by Bayes
 with the likeliest T and temperature, with the T that is counted (`tolerant.train.rounds.relabel`), or with
 the true one. "right" is T's mean diagonal. rounds: a network of one hidden layer trains on 7,000 of them in
-rounds of so many epochs; its accuracy on the others, and that of the labels it trained under in the end.
+rounds of so many epochs, which decide "within"; its accuracy on the others, and that of the labels it trained
+under in the end.
 ways: decisions of `ways.py`, in rounds of 8, 12 and 12 epochs, on labels that no table reports: the
 photographs as in rounds, with labels of people (random1, and either: a wrong one of random1 and random2 where
 there is one); 15,000 photographs of CIFAR-100, 3,000 of them to test on; and, with a small network of
@@ -129,7 +130,7 @@ def in_rounds(x: np.ndarray, true: np.ndarray, labels: np.ndarray, seed: int) ->
             rows,
             model="mlp",
             model_args={"hidden": (128,)},
-            rounds=taught(*epochs, q=choose_q(len(NAMES))),
+            rounds=WAYS["within"].of(taught(*epochs, q=choose_q(len(NAMES)))),
             recipe=recipe,
             test=test,
             device="cpu",
@@ -204,7 +205,7 @@ def in_way(way: Way, rows: NoisyDataset, test: NoisyDataset, seed: int) -> Row:
             rows,
             model="small-cnn" if as_pictures else "mlp",
             model_args={"width": 16} if as_pictures else {"hidden": (128,)},
-            rounds=way.change(taught(8, 12, 12, q=choose_q(rows.num_classes))),
+            rounds=way.of(taught(8, 12, 12, q=choose_q(rows.num_classes))),
             recipe=replace(recipe, seed=seed),
             test=test,
             device="cpu",

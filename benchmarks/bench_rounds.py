@@ -2,13 +2,14 @@
 
     python benchmarks/bench_rounds.py --list
     python benchmarks/bench_rounds.py --only either,uniform-0.7 --fleet 2
-    python benchmarks/bench_rounds.py --only ours,all-rows-mixup+cifar100-uniform-0.6
+    python benchmarks/bench_rounds.py --only before,all-rows-mixup+cifar100-uniform-0.6
 
 A trial is a change of the package's rounds (`tolerant.experiment.papers.rounds`) on one column, in 20, 30 and
 45 epochs of one network: another way to decide (`ways.py`), another ending ("mixup": the last round has
-blended rows, too; "strong": strong augmentation in the place of blends in every round), two networks, or more
-rounds. "either" is of two people's labels (random 1 and 2) a wrong one where there is one, as CIFAR-10N's
-worse, which is reported, is of three people's.
+blended rows, too; "strong": strong augmentation in the place of blends in every round), two networks, or
+three rounds of 30 ("three-short"). Decided "before" each round alone, they are the package's. "either" is of
+two people's labels (random 1 and 2) a wrong one where there is one, as CIFAR-10N's worse, which is reported,
+is of three people's.
 
 Trials run in the order of the list, the most promising first. `--only` takes words between commas: a name
 must have all parts, joined by +, of one of them. Rows are stored as by `tolerant reproduce`, with what each
@@ -65,18 +66,16 @@ ENDINGS = {"": unchanged, "-mixup": mixed, "-strong": strong}
 # What changes about the rounds, and the way to decide.
 CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     **{f"{way}{ending}": (change, way) for way, (ending, change) in product(WAYS, ENDINGS.items())},
-    "two-networks": (lambda rounds: [replace(each, networks=2) for each in rounds], "ours"),
-    **{f"{way}-three-short": (three_short, way) for way in ("ours", "before", "all-rows")},
+    "two-networks": (lambda rounds: [replace(each, networks=2) for each in rounds], "before"),
+    **{f"{way}-three-short": (three_short, way) for way in ("within", "before", "all-rows")},
 }
-# In the order in which they should be run: columns, changes. All rows train, for with half of them a network
+# In the order in which they should be run: columns, changes. All 50,000 rows, for with half of them a network
 # knows too little for too long to be like one that knows all.
 ORDER = (
-    (("cifar100-uniform-0.6", "class-dependent-0.3"), ("ours", "all-rows", "all-rows-mixup")),
-    (
-        ("uniform-0.7", "either"),
-        ("ours-three-short", "before-three-short", "all-rows-three-short", "ours", "two-networks"),
-    ),
-    (("instance-0.4", "random1"), ("ours", "all-rows-mixup")),
+    (("either", "uniform-0.7"), ("before-three-short", "within-three-short")),
+    (("cifar100-uniform-0.6", "class-dependent-0.3"), ("before", "within", "all-rows", "all-rows-mixup")),
+    (("uniform-0.7", "either"), ("all-rows-three-short", "before", "within", "two-networks")),
+    (("instance-0.4", "random1"), ("before", "all-rows-mixup")),
     (("either", "uniform-0.7"), ("sure-0.7", "sure-0.9", "all-rows", "all-rows-before")),
     (("either", "uniform-0.7"), ("sure-0.9-strong", "all-rows-before-strong")),
     (
@@ -113,7 +112,7 @@ class Trial:
     def spec(self) -> RunSpec:
         change, _ = CHANGES[self.change]
         dataset, noise, rate = COLUMNS[self.column]
-        rounds = self.way.change(change(method(dataset, EPOCHS, networks=1)))
+        rounds = self.way.of(change(method(dataset, EPOCHS, networks=1)))
         recipe, options = RECIPE, {}
         if self.tiny:
             dataset, noise, rate, options = "digits", "uniform", 0.3, {"width": 2}

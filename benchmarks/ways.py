@@ -1,6 +1,7 @@
 """Ways to decide under which label a row trains, which bench_relabel and bench_rounds try.
 
-Each is a change of the rounds, a `Teacher` with another decision, or both.
+Each is a change of rounds whose networks decide within their second half, too ("within"), a `Teacher` with
+another decision, or both. "before" is what the package does: only the networks of the round before decide.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from tolerant.experiment.papers.rounds.grids import decided_within
 from tolerant.train import Round
 from tolerant.train.engine import prepare
 from tolerant.train.rounds.relabel import Teacher, count_transition, posterior
@@ -42,10 +44,14 @@ def unchanged(rounds: Rounds) -> Rounds:
 
 @dataclass(frozen=True)
 class Way:
-    """How labels are decided: what changes about the rounds, and who decides."""
+    """How labels are decided: what changes about rounds that decide within, too, and who decides."""
 
     change: Callable[[Rounds], Rounds] = unchanged
     teacher: type[Teacher] = Teacher
+
+    def of(self, rounds: Rounds) -> Rounds:
+        """The package's rounds, decided this way."""
+        return self.change(decided_within(rounds))
 
     @contextmanager
     def decides(self) -> Iterator[None]:
@@ -67,7 +73,7 @@ def relabels(**values: Any) -> Callable[[Rounds], Rounds]:
 
 
 def told_before(rounds: Rounds) -> Rounds:
-    """Only the network of the round before decides."""
+    """Only the networks of the round before decide."""
     return relabels(start_epoch=max(each.epochs for each in rounds))(rounds)
 
 
@@ -85,7 +91,7 @@ def thresholds(rounds: Rounds) -> Rounds:
 
 
 WAYS = {
-    "ours": Way(),
+    "within": Way(),
     "all-rows": Way(relabels(sure=0.0)),
     "sure-0.7": Way(relabels(sure=0.7)),
     "sure-0.9": Way(relabels(sure=0.9)),

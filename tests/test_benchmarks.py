@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from tolerant.experiment import Store
+from tolerant.train.rounds.round import taught
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "results" / "bench"
@@ -47,7 +49,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
     "bench_relabel": [
         ("labels", "relabel.jsonl"),
         ("rounds", "relabel_rounds.jsonl"),
-        ("ways --only ours,hard,surest", "relabel_ways.jsonl"),
+        ("ways --only within,hard,surest", "relabel_ways.jsonl"),
     ],
     "bench_rounds": [("--list", None)],
     "bench_texts": [("", "texts_many.jsonl")],
@@ -93,7 +95,7 @@ def test_a_tiny_run_stores_rows_like_those_of_the_tables(name, words, stored, tm
 
 
 def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
-    some = ("ours", "two-networks", "all-rows-mixup", "thresholds-in-rounds-mixup")
+    some = ("before", "two-networks", "all-rows-mixup", "thresholds-in-rounds-mixup")
     only = ",".join(f"either+{change}" for change in some)
     words = f"--only {only} --out {tmp_path} --checkpoints {tmp_path}/runs"
     run("bench_rounds", words)
@@ -105,8 +107,8 @@ def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
     assert all({"time_s", "hardware", "commit", "source", "history"} <= row.keys() for row in rows)
     assert {"test_accuracy", "label_accuracy"} <= store.history(rows[0]).keys()
     last = {name.split("+")[0]: row["spec"]["rounds"][-1] for name, row in zip(names, rows, strict=True)}
-    assert (last["two-networks"]["networks"], last["ours"]["networks"]) == (2, 1)
-    assert (last["all-rows-mixup"]["mixup"], last["ours"]["mixup"]) == (1.0, 0.0)
+    assert (last["two-networks"]["networks"], last["before"]["networks"]) == (2, 1)
+    assert (last["all-rows-mixup"]["mixup"], last["before"]["mixup"]) == (1.0, 0.0)
     run("bench_rounds", words)
     assert not capsys.readouterr().out
     run("bench_rounds", f"{words} --list")
@@ -114,6 +116,31 @@ def test_trials_of_rounds_are_stored_and_not_run_again(tmp_path, capsys):
     with pytest.raises(SystemExit):
         run("bench_rounds", "--only halves")
     assert "--only must be parts of names" in capsys.readouterr().err
+
+
+def test_stored_trials_of_rounds_are_in_the_list():
+    trials = {each.spec.key for each in importlib.import_module("bench_rounds").named(None)}
+    rows = Store(STORED / "rounds").rows()
+    found = [row["key"] for row in rows if row["spec"]["protocol"].startswith("rounds-trials ")]
+    assert len(found) > 20
+    assert trials >= set(found)
+
+
+def test_the_way_before_is_what_the_package_does():
+    """Rows of this way are cited for it."""
+    ways = importlib.import_module("ways")
+    mine = taught(4, 30, 45, q=0.7)
+    for way, own in (("before", True), ("within", False)):
+        rounds = ways.WAYS[way].of(mine)
+        due = [[e for e in range(each.epochs) if each.relabel.due(e)] for each in rounds[1:]]
+        assert (due == [[], []]) is own
+        assert [replace(each, relabel=None) for each in rounds] == [
+            replace(each, relabel=None) for each in mine
+        ]
+        times = {"start_epoch": 1, "every": 1}
+        for each, other in zip(rounds[1:], mine[1:], strict=True):
+            assert replace(each.relabel, **times) == replace(other.relabel, **times)
+            assert not any(map(other.relabel.due, range(other.epochs)))
 
 
 @pytest.mark.gpu
