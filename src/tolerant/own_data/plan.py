@@ -25,7 +25,8 @@ from tolerant.train.rounds.guards import MOSTLY_RIGHT
 from tolerant.train.rounds.schedule import PruneSchedule
 
 _STEPS = 1600  # updates after which small networks have learnt what they can from a few thousand rows
-_EPOCHS_OF_TUNING, _TUNED_LEFT_OUT = 12, 0.2
+# Of a pretrained network: so many pictures are seen in all, each at least and at most so often.
+_TUNED_ON, _LEAST_EPOCHS_OF_TUNING, _MOST_EPOCHS_OF_TUNING = 15_000, 4, 12
 _FEATURES_LEFT_OUT = 0.5  # of pretrained ones, at random in each step
 # With fewer rows a tenth held out chooses by chance: many epochs tie, the first of them hardly trained.
 _LEAST_TO_VALIDATE = 200
@@ -48,7 +49,7 @@ def make_job(
     third = max(1, recipe.epochs // 3)
     truncated = settings.loss == TRUNCATED
     enough = len(dataset) >= LEAST_TO_PRUNE and recipe.epochs >= LEAST_EPOCHS_TO_PRUNE
-    q = _default_q(dataset, tuned=settings.model == PRETRAINED) if settings.q == "auto" else settings.q
+    q = _default_q(dataset) if settings.q == "auto" else settings.q
     model, model_args = choose_network(dataset, settings, device)
     return Job(
         dataset=dataset,
@@ -64,8 +65,8 @@ def make_job(
     )
 
 
-def _default_q(dataset: NoisyDataset, *, tuned: bool = False) -> float:
-    """`choose_q`; at most 0.3 for few photographs, unless the network was pretrained (``tuned``).
+def _default_q(dataset: NoisyDataset) -> float:
+    """`choose_q`; at most 0.3 for few photographs.
 
     To a network that starts from nothing all their rows are hard, and L_q learns hard rows slowly. 2,000 rows
     of CIFAR-10, 40 % noise, 30 epochs, mean accuracy of nine seeds (50 to 55, and 20 to 22, where 0.7 was the
@@ -73,27 +74,38 @@ def _default_q(dataset: NoisyDataset, *, tuned: bool = False) -> float:
     class-dependent noise 43.7, 41.4 and 44.4 %; uniform noise 44.7, 44.5 and 44.0 %.
     """
     q = choose_q(dataset.num_classes)
-    few = has_photographs(dataset) and len(dataset) < _FEW_PHOTOGRAPHS and not tuned
+    few = has_photographs(dataset) and len(dataset) < _FEW_PHOTOGRAPHS
     return min(q, 0.3) if few else q
 
 
 def _recipe(dataset: NoisyDataset, settings: Settings) -> Recipe:
     recipe = _recipe_from_scratch(dataset, settings)
-    return _recipe_of_tuning(recipe, settings) if settings.model == PRETRAINED else recipe
+    return _recipe_of_tuning(recipe, dataset, settings) if settings.model == PRETRAINED else recipe
 
 
-def _recipe_of_tuning(recipe: Recipe, settings: Settings) -> Recipe:
+def _recipe_of_tuning(recipe: Recipe, dataset: NoisyDataset, settings: Settings) -> Recipe:
     """A pretrained network scales its inputs itself, and has learnt most of what it needs."""
-    epochs = settings.epochs or _EPOCHS_OF_TUNING
-    third = max(1, epochs // 3)
+    num_rows, batch_size = len(dataset), settings.batch_size or min(32, len(dataset))
+    wanted = round(_TUNED_ON / num_rows)
+    epochs = settings.epochs or min(max(wanted, _LEAST_EPOCHS_OF_TUNING), _MOST_EPOCHS_OF_TUNING)
+    steps = max(1, num_rows // batch_size)
     return replace(
         recipe,
         epochs=epochs,
-        lr=settings.lr or 1e-3,  # of the last layer; the body's is a tenth
-        milestones=(third, 2 * third) if epochs >= 3 else (),
+        batch_size=batch_size,
+        lr=settings.lr or 3e-4,
+        weight_decay=0.0,
+        schedule="cosine",
+        warm_up=0.1,
+        milestones=(),
+        mixup=1.0,
+        average=1 - 1 / (steps + 1),  # over an epoch
+        augment="flip-crop",
+        mirror=True,
         center="none",
         scale="unit",
-        dropout=_TUNED_LEFT_OUT,
+        validation_fraction=0.0,
+        select="last",
     )
 
 

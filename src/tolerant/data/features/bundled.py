@@ -130,17 +130,17 @@ def _lite_body(card: Card) -> Body:
     )
     state = torch.load(card.path(), map_location="cpu", weights_only=True)
     net.load_state_dict(state)
+    pooled = _Pooled(net)
+    _fuse(pooled.eval())
     side = card.taken[0]
     frame = Frame(size=side, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
     name = card.base if side == LITE_SIZE else card.name  # one name for the same features
     version = metadata.version(card.needs[0])
-    return Body(name, version, _Pooled(net), frame, weights_digest(state), _LITE_USE)
+    return Body(name, version, pooled, frame, weights_digest(state), _LITE_USE)
 
 
 def _load_lite(card: Card, device: torch.device) -> Extractor:
-    body = _lite_body(card)
-    _fuse(body.net.eval())
-    return body.extractor(device, _LITE_BATCH * LITE_SIZE**2 // card.taken[0] ** 2)
+    return _lite_body(card).extractor(device, _LITE_BATCH * LITE_SIZE**2 // card.taken[0] ** 2)
 
 
 def _fuse(pooled: Any) -> None:

@@ -58,7 +58,6 @@ class Weights:
         first = next(iter(self.trained.values()))
         # On the device, so that a captured step reads the epoch's rate instead of a constant.
         self.lr = torch.tensor(recipe.lr, dtype=torch.float32, device=first.device)
-        self._scales: Mapping[str, float] = getattr(model, "lr_scales", {})  # of a pretrained one: less
         self._state = _zero_state(self.trained, recipe)
         self._recipe = recipe
         self._parameters = list(model.parameters())
@@ -79,21 +78,20 @@ class Weights:
         if low:
             torch._foreach_copy_([master for master, _ in low], [copy for _, copy in low])
         # A layer that this step left out stays as it is: its fp32 master still has the last step's gradient.
-        groups: dict[tuple[float, float], dict[str, Tensor]] = {}  # by learning rate and decay
+        groups: dict[float, dict[str, Tensor]] = {}  # by decay
         for (name, weight), parameter in zip(self.trained.items(), self._computing, strict=True):
             if parameter.grad is not None:
                 spared = self._recipe.decay_on == "matrices" and weight.ndim <= 1
-                group = self._scales.get(name, 1.0), 0.0 if spared else self._recipe.weight_decay
-                groups.setdefault(group, {})[name] = weight
-        for (scale, decay), named in groups.items():
-            self._update(named, self.lr if scale == 1 else self.lr * scale, decay)
+                groups.setdefault(0.0 if spared else self._recipe.weight_decay, {})[name] = weight
+        for decay, named in groups.items():
+            self._update(named, decay)
         self.cast_down()
         if self._average is not None:
             self._average.follow(self.tensors())
 
-    def _update(self, named: Mapping[str, Tensor], lr: Tensor, decay: float) -> None:
+    def _update(self, named: Mapping[str, Tensor], decay: float) -> None:
         # The functions behind torch.optim's classes, whose bookkeeping is 5 % of a small MLP's step.
-        weights = list(named.values())
+        lr, weights = self.lr, list(named.values())
         gradients = [w.grad for w in weights if w.grad is not None]
         state = {key: [values[n] for n in named] for key, values in self._state.items()}
         if self._recipe.optimizer == "sgd":

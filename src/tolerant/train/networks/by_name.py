@@ -24,7 +24,7 @@ from tolerant.train.networks.fast import FastNet
 from tolerant.train.networks.layers import Flatten, GlobalMean, PenalizedLinear, dropout_of
 from tolerant.train.networks.norm import BatchNorm, NormPool
 from tolerant.train.networks.overlap import Conv2d
-from tolerant.train.networks.pretrained import Pretrained, Tune
+from tolerant.train.networks.pretrained import Pretrained
 from tolerant.train.networks.resnet import ResNet
 
 Kind = Literal["image", "table"]  # of a data set
@@ -149,17 +149,14 @@ def resnet34(shape: Shape, num_classes: int, dropout: float) -> nn.Module:
 
 
 @_network("pretrained", takes=("image",))
-def pretrained(
-    shape: Shape, num_classes: int, dropout: float, *, features: str = "lite0", tune: Tune = "all"
-) -> nn.Module:
+def pretrained(shape: Shape, num_classes: int, dropout: float, *, features: str = "lite0") -> nn.Module:
     """A network that others have trained, with a new last layer, for photographs.
 
-    ``features`` is its name: lite0, timm:MODEL ... ``tune`` is "head", which trains the last layer alone, or
-    "all".
+    ``features`` is its name: lite0, timm:MODEL ...
     """
     from tolerant.data.features import load_body
 
-    return Pretrained(load_body(features), num_classes, dropout, tune)
+    return Pretrained(load_body(features), num_classes, dropout)
 
 
 @_network("fast", takes=("image",), least_side=8)

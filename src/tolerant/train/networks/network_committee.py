@@ -24,12 +24,6 @@ class NetworkCommittee(nn.Module):
     def __len__(self) -> int:
         return len(self.networks)
 
-    @property
-    def lr_scales(self) -> dict[str, float]:
-        """The `lr_scales` of the members, for those that have some (`Pretrained`)."""
-        members = ((place, getattr(each, "lr_scales", {})) for place, each in enumerate(self.networks))
-        return {f"networks.{place}.{name}": scale for place, own in members for name, scale in own.items()}
-
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             return torch.cat([network(x) for network in self.networks])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,53 +12,63 @@ from tolerant.train.networks.layers import dropout_of
 if TYPE_CHECKING:
     from tolerant.data.features.picture_networks import Body
 
-Tune = Literal["head", "all"]
-_BODY_LR = 0.1  # of the last layer's learning rate: what the body knows is worth keeping
-
 
 class Pretrained(nn.Module):
     """Pixels of 0 to 1 (a recipe without centring) to logits.
 
-    With ``tune="head"`` only the last layer learns, and the statistics of the body stay as they came.
+    The body computes as in prediction while it learns: a few thousand pictures are too few for statistics of
+    batch norm of their own.
     """
 
-    def __init__(self, body: Body, num_classes: int, dropout: float, tune: Tune) -> None:
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, body: Body, num_classes: int, dropout: float) -> None:
         super().__init__()
-        if tune not in get_args(Tune):
-            raise ValueError(f"tune must be 'head' or 'all'; got {tune!r}.")
-        self.frame, self._frozen = body.frame, tune == "head"
-        self.body = body.net.requires_grad_(not self._frozen)
+        self.frame, self.num_classes = body.frame, num_classes
+        self.body = body.net.requires_grad_(True).eval()
         example = torch.zeros(2, 3, body.frame.size, body.frame.size)
         with torch.no_grad():
-            vectors = self._vectors(example, body.net.eval())
+            vectors = self._vectors(example)
         if vectors.ndim != 2:
             raise ValueError(
                 f"{body.name} must give one vector for each picture, (n, D); it gives an array of shape "
                 f"{tuple(vectors.shape)}. Choose a model that ends in a pooling layer."
             )
         dim = vectors.shape[1]
-        scaled = nn.BatchNorm1d(dim, affine=False)  # one learning rate for bodies of any scale
-        self.head = nn.Sequential(scaled, *dropout_of(dropout), nn.Linear(dim, num_classes))
-        self.train()
+        self.register_buffer("centre", torch.zeros(dim))
+        self.register_buffer("scale", torch.ones(dim))
+        self.head = nn.Sequential(*dropout_of(dropout), nn.Linear(dim, num_classes))
 
-    @property
-    def lr_scales(self) -> dict[str, float]:
-        """The factor on the learning rate of some parameters, by name; the others have the recipe's rate."""
-        return {f"body.{name}": _BODY_LR for name, _ in self.body.named_parameters()}
+    @torch.no_grad()
+    def start_from(self, plane: tuple[Tensor, Tensor], centre: Tensor, scale: Tensor) -> None:
+        """Begin with these logits: features (n, D) times the first of the plane, (C, D), plus the second.
+
+        The last layer sees features less ``centre`` and divided by ``scale``, so that one learning rate suits
+        those of any body.
+        """
+        coef, intercept = plane
+        last = self.head[-1]
+        assert isinstance(last, nn.Linear)
+        self.centre.copy_(centre)
+        self.scale.copy_(scale)
+        last.weight.copy_(coef * scale)
+        last.bias.copy_(intercept + coef @ centre)
 
     def forward(self, pixels: Tensor) -> Tensor:
         from tolerant.data.features.convolution import without_plans
 
         with without_plans(pixels):
-            return self.head(self._vectors(self.frame(255 * pixels.float()), self.body))
+            vectors = self._vectors(self.frame(255 * pixels.float()))
+        logits: Tensor = self.head((vectors.float() - self.centre) / self.scale)
+        return logits
 
     def train(self, mode: bool = True) -> Pretrained:
         super().train(mode)
-        if self._frozen:
-            self.body.eval()
+        self.body.eval()
         return self
 
-    def _vectors(self, pixels: Tensor, body: nn.Module) -> Tensor:
+    def _vectors(self, pixels: Tensor) -> Tensor:
         from tolerant.data.features.picture_networks import as_vectors
 
-        return as_vectors(body(pixels))
+        return as_vectors(self.body(pixels))
