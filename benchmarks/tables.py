@@ -12,21 +12,30 @@ import json
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from common import stored
 from model_tables import brief, models
 
+from tolerant.experiment import Store
 from tolerant.files import write_atomic
 from tolerant.markdown import markdown_table
-from tolerant.report.comparison import number, summary, unbroken
+from tolerant.report import rounds
+from tolerant.report.comparison import data_set_title, number, summary, unbroken
 from tolerant.report.document import fill
-from tolerant.report.selection import NO_ROWS
+from tolerant.report.selection import NO_ROWS, accuracy, select
 
 # Operations to train on one picture, ResNet-34 at 32 x 32 and ResNet-18 at 28 x 28: two for each
 # multiplication, three times as many as in the forward pass alone (tests/test_models.py counts them).
 GFLOP = {"resnet34": 6.953, "resnet18": 2.734}
+# Of rounds: the folder of the rows, and their experiment.
+SETTINGS = {
+    "all rows, blends to the end": ("bench/rounds", "rounds-before"),
+    "sure rows, decided within rounds, too": (".", "rounds-before"),
+    "today: sure rows, decided before each round alone": (".", "rounds"),
+}
 AUDIT_METHODS = {
     "cce": "cross entropy",
     "cleanlab": "cleanlab",
@@ -179,6 +188,45 @@ def training(results: Path) -> str:
     return f"{markdown_table(head, body, 'llr')}\n\n{note}"
 
 
+def rounds_settings(results: Path) -> str:
+    """The same columns under each setting that the rounds have had."""
+    found: dict[rounds.Column, dict[str, list[float]]] = {}
+    for setting, (folder, name) in SETTINGS.items():
+        store = Store(results / folder)
+        for column, methods in rounds.found(store, select(store, name)).items():
+            of_rounds = [accuracy(row, "last_epoch") for row in methods.get("rounds", ())]
+            found.setdefault(column, {}).update({setting: of_rounds} if of_rounds else {})
+    body = []
+    for column, accuracies in found.items():
+        cells = [summary(accuracies[name]) if name in accuracies else None for name in SETTINGS]
+        body.append([_column(*column), *(number(cell, absent="not yet run") for cell in cells)])
+    return unbroken(markdown_table(["column", *SETTINGS], body, "lr")) if body else NO_ROWS
+
+
+def rounds_course(results: Path) -> str:
+    """Round by round: right labels among the rows that train, and their share; then the networks."""
+    store, body = Store(results), []
+    columns = rounds.found(store, select(store, "rounds-before"))
+    runs = [(column, row) for column, methods in columns.items() for row in methods.get("rounds", ())]
+    for column, row in runs:
+        history = store.history(row)
+        ends = [end - 1 for end in accumulate(each["epochs"] for each in row["spec"]["rounds"])]
+        right, kept, test = (history[name] for name in ("label_accuracy", "kept_fraction", "test_accuracy"))
+        given = f"{100 * (1 - row['result']['realised_noise_rate']):.1f}"
+        decided = [f"{100 * right[end]:.1f} of {100 * kept[end]:.0f}" for end in ends[1:]]
+        body.append([_column(*column), given, *decided, *(f"{100 * test[end]:.1f}" for end in ends)])
+    if not body:
+        return NO_ROWS
+    numbers = range(1, len(ends) + 1)
+    head = ["column", "right as given", *(f"round {n}" for n in numbers[1:])]
+    return markdown_table([*head, *(f"network {n}" for n in numbers)], body, "lr")
+
+
+def _column(dataset: str, noise: str, rate: float) -> str:
+    title = data_set_title(dataset)
+    return title if noise == "human" else f"{title}, {noise} {rate:g}"
+
+
 BENCHES = {
     "bench-audit": audit,
     "bench-brief": brief,
@@ -188,6 +236,8 @@ BENCHES = {
     "bench-loss-gpu": loss_gpu,
     "bench-linear": linear,
     "bench-train": training,
+    "bench-rounds-settings": rounds_settings,
+    "bench-rounds-course": rounds_course,
 }
 
 
