@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -11,14 +13,16 @@ from PIL import Image
 
 from tolerant import NoisyLabelClassifier
 from tolerant.data.dataset import NoisyDataset
-from tolerant.data.features import load_body
+from tolerant.data.features import extract, load_body, load_extractor
 from tolerant.data.standardise import Preprocess
 from tolerant.own_data import Settings, load_run, tuned
 from tolerant.own_data.choose_features import to_tune
-from tolerant.own_data.classifiers import learn_committee
+from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
+from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
 from tolerant.train import Recipe, build
 from tolerant.train.engine.evaluate import predict_log_proba
+from tolerant.train.networks.network_committee import NetworkCommittee
 
 COLOURS = np.array([[200, 40, 40], [40, 40, 200]])
 
@@ -30,6 +34,19 @@ def tiny(tmp_path_factory) -> str:
     torch.manual_seed(0)
     write_tiny_vit(folder)
     return f"hf:{folder}"
+
+
+tuned_halves = tuned._halves
+
+
+def named(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: weight.detach().clone() for name, weight in model.named_parameters()}
+
+
+def build_like(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
+    copied = copy.deepcopy(model)
+    copied.load_state_dict({**copied.state_dict(), **weights})
+    return copied
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +71,40 @@ def test_it_learns_what_the_features_tell_and_keeps_a_part_of_what_it_was(tiny, 
     assert not any(torch.equal(before[name], after[name].cpu()) for name in before)
 
 
-def test_it_begins_as_the_discriminant_of_its_features(tiny, pictures, monkeypatch):
+def test_it_begins_as_a_discriminant_of_its_features(tiny, pictures):
     images, _, given = pictures
-    monkeypatch.setattr(tuned, "_LEARNT", 0.0)
-    options = {"features": tiny, "folds": 2, "random_state": 0}
-    model = NoisyLabelClassifier(tune=True, epochs=1, **options).fit(images, given)
-    with monkeypatch.context() as patch:
-        patch.setattr(learn_committee, "teach", lambda classifier, *_: classifier)
-        features = NoisyLabelClassifier(**options).fit(images, given)
-    # Features are stored in 16 bits, and are the mean over mirror images; here logits are.
-    np.testing.assert_allclose(model.predict_proba(images), features.predict_proba(images), atol=0.02)
-    assert model.suspects_.index.tolist() == features.suspects_.index.tolist()
+    found = extract(images, load_extractor(tiny, "image"))
+    features = found[np.arange(len(found))]
+    discriminant = RoundDiscriminant().fit(features, given)
+    model = NetworkCommittee([build("pretrained", 2, features=tiny)], mirror=True)
+    tuned._begin(model, discriminant, features)
+    rows = NoisyDataset(images, given, None, ("red", "blue"), None, "image")
+    plain = Preprocess.fit(images, "image", Recipe(center="none", scale="unit"))
+    # Features are the mean over a picture and its mirror image, in 16 bits; here probabilities are.
+    probs = np.exp(predict_log_proba(model, rows, plain))
+    np.testing.assert_allclose(probs, discriminant.predict_proba(features), atol=0.02)
+
+
+def test_each_half_is_judged_by_the_network_that_has_not_learnt_it(tiny, pictures, monkeypatch):
+    """And the weights are the mean of both, each a part of the way from where it began."""
+    images, _, given = pictures
+    halves: list[tuned._Half] = []
+    mean = tuned._mean
+    monkeypatch.setattr(tuned, "_halves", lambda *args: halves.extend(tuned_halves(*args)) or halves)
+    ends: list[dict[str, torch.Tensor]] = []
+    monkeypatch.setattr(
+        tuned, "_mean", lambda results: ends.extend(named(each.model) for each in results) or mean(results)
+    )
+    rows = NoisyDataset(images, given, None, ("red", "blue"), None, "image")
+    learned = learn(rows, to_tune(Settings(epochs=1), tiny), folds=2, device="cpu", progress="quiet")
+    assert sorted(np.concatenate([half.held_out for half in halves])) == list(range(len(rows)))
+    for half, other, end in zip(halves, reversed(halves), ends, strict=True):
+        assert np.array_equal(half.held_out, other.used)
+        model = build_like(learned.result.model, end)
+        own = np.exp(predict_log_proba(model, rows.subset(half.held_out), learned.result.preprocess))
+        np.testing.assert_allclose(learned.probs[half.held_out], own, atol=1e-6)
+    for name, weight in named(learned.result.model).items():
+        torch.testing.assert_close(weight, (ends[0][name] + ends[1][name]) / 2)
 
 
 def test_a_reviewed_label_is_not_unlearnt(tiny, pictures, monkeypatch):
@@ -107,8 +147,6 @@ def test_the_body_computes_as_in_prediction_while_it_learns(tiny):
 
 def test_a_new_head_sees_the_features_of_the_extractor():
     """Pixels of 0 to 1, as a recipe without centring gives them, to what `lite0` gives for the picture."""
-    from tolerant.data.features import load_extractor
-
     picture = np.random.default_rng(0).integers(0, 256, (1, 40, 48, 3), np.uint8)
     net = build("pretrained", 3, image_size=(40, 48)).eval()
     seen: list[torch.Tensor] = []
@@ -148,7 +186,10 @@ def test_the_command_trains_and_labels_new_pictures(tiny, pictures, tmp_path):
     right = [rows[number] == ("red", "blue")[label] for number, label in enumerate(true)]
     assert np.mean(right) > 0.9
     again = run.suspects(run.load_rows()).to_frame()
-    assert (again["trained_as"] != again["given_label"]).mean() > 0.9
+    written = (tmp_path / "run" / "suspects.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[2] for line in written] == again["id"].tolist()
+    doubted = find_doubts(run.audit["given_labels"], run.audit["rate_probs"], None, 0.0, of_true=True)
+    assert run.suspects(run.load_rows()).noise_rate == doubted.noise_rate
 
 
 def test_only_pictures_can_be_tuned():

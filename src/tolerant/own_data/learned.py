@@ -56,6 +56,8 @@ class Learned:
     doubt_tau: float = 0.0
     doubt_of_true: bool = False
     """Whether `probs` are meant as probabilities of true classes, not of given labels."""
+    rate_probs: np.ndarray | None = None
+    """float32 [N, C]: by which it is estimated how many labels are wrong, if not by `probs`."""
 
     def predict(self, rows: NoisyDataset) -> np.ndarray:
         """float32 [N, C]: what the final model says of any rows."""

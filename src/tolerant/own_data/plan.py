@@ -26,7 +26,7 @@ from tolerant.train.rounds.schedule import PruneSchedule
 
 _STEPS = 1600  # updates after which small networks have learnt what they can from a few thousand rows
 # Of a pretrained network: so many pictures are seen in all, each at least and at most so often.
-_TUNED_ON, _LEAST_EPOCHS_OF_TUNING, _MOST_EPOCHS_OF_TUNING = 15_000, 4, 12
+_TUNED_ON, _LEAST_EPOCHS_OF_TUNING, _MOST_EPOCHS_OF_TUNING = 12_000, 4, 12
 _FEATURES_LEFT_OUT = 0.5  # of pretrained ones, at random in each step
 # With fewer rows a tenth held out chooses by chance: many epochs tie, the first of them hardly trained.
 _LEAST_TO_VALIDATE = 200

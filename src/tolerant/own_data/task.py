@@ -67,6 +67,7 @@ class Task:
         tau: float = 0.0,
         *,
         of_true: bool = False,
+        rate_probs: np.ndarray | None = None,
     ) -> Suspects:
         """The list; ``kept`` is None where no row was pruned; the other arguments are of `find_doubts`."""
         return find_doubts(
@@ -75,6 +76,7 @@ class Task:
             prior,
             tau,
             of_true=of_true,
+            rate_probs=rate_probs,
             ids=self.dataset.ids,
             class_names=self.dataset.class_names,
             kept=kept,

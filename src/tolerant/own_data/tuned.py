@@ -1,17 +1,21 @@
-"""A pretrained network that goes on learning, from what a discriminant of its features makes of the labels.
+"""A pretrained network that goes on learning, from what discriminants of its features make of the labels.
 
 Trained on the given labels it learns the wrong ones by heart. So each picture trains under the probabilities
 of labels (`tolerant.train.rounds.relabel`) by what discriminants say that have not seen its own, and blended
-with another. It begins as the discriminant of all rows: features that were taken once are the better ones
-until it has learnt something, and the better ones of some pictures ever after. So in the end its weights are
-taken between those of the beginning and those that it has learnt, which is better than either.
+with another. It begins as a discriminant: features that were taken once are the better ones until it has
+learnt something, and the better ones of some pictures ever after. So in the end its weights are taken between
+those of the beginning and those that it has learnt, which is better than either.
+
+Two networks learn, of a half of the pictures each, which takes as long as one that learns of all. Each doubts
+the labels of the other half. What they have learnt is near enough, for they began alike, that the mean of
+their weights is one network, and better than both.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,26 +25,31 @@ from tolerant.data.features import extract, load_extractor
 from tolerant.own_data.candidate import NetworkCandidate
 from tolerant.own_data.choose_features import Say
 from tolerant.own_data.classifiers.cards import OF_FEATURES
-from tolerant.own_data.classifiers.committee import Committee
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant, block
 from tolerant.own_data.classifiers.kept_scores import KeptScores
 from tolerant.own_data.classifiers.learn_committee import learn_committee
 from tolerant.own_data.classifiers.member import named_member
+from tolerant.own_data.classifiers.score import fit_member
 from tolerant.own_data.classifiers.trial import try_members
 from tolerant.own_data.learned import Learned, with_evidence
+from tolerant.own_data.out_of_fold import fold_parts
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.task import Task
-from tolerant.train import Callback, Job
+from tolerant.own_data.whole_time import WholeTime
+from tolerant.train import Callback, Job, TrainResult
 from tolerant.train.engine.job import Before
+from tolerant.train.engine.ranks import current_ranks
 from tolerant.train.model_state import clone
 from tolerant.train.networks.network_committee import NetworkCommittee
 from tolerant.train.networks.pretrained import Pretrained
 from tolerant.train.rounds.relabel import Relabel
 
+_HALVES = 2
 _LEARNT = 0.55  # of the way from the weights of the beginning to those that were learnt
-_LEAST_SHARE = 1e-4  # of a class that the discriminant knows no row of
+_LEAST_SHARE = 1e-4  # of a class that a discriminant knows no row of
 _LEAST_DEVIATION = 1e-3  # of a feature
 _OF_A_TEACHER = ("loss", "method", "q", "k", "weight_decay", "validation_fraction")
+Weights = dict[str, Tensor]
 
 
 def learn_tuned(
@@ -52,31 +61,53 @@ def learn_tuned(
     callbacks: Sequence[Callback] = (),
     say: Say = lambda line: None,
 ) -> Learned:
-    """As `learn` says: rows are scored by discriminants of the features, and train the network."""
+    """As `learn` says: discriminants of the features score the rows, and teach the network."""
     settings, pictures = task.settings, task.dataset
     _check(task)
-    used = task.used(np.ones(len(pictures), bool))
-    job = _job(candidate, task, used, callbacks)
-    model = job.build_model() if start is None else start  # before minutes of features: not all can be tuned
+    halves = _halves(candidate, task)
+    model = halves[0].job.build_model() if start is None else start  # refuses what cannot be tuned
     name = settings.model_args["features"]
     features = extract(pictures.inputs, load_extractor(name, "image", candidate.device))
     rows = replace(pictures, inputs=features, kind="table", files=None)
     own = Settings(model=OF_FEATURES, class_weight=settings.class_weight, seed=settings.seed)
-    by_features, members = replace(task, dataset=rows, settings=own), [named_member(OF_FEATURES)]
-    trial = try_members(members, by_features, say, kept)
-    learned = learn_committee(members, trial, by_features, kept)
-    if start is None:
-        assert isinstance(learned.fitted, Committee)
-        _begin(model, learned.fitted.fitted[OF_FEATURES], block(features, 0))
-    weights = clone({**dict(model.named_parameters()), **dict(model.named_buffers())})
-    say(f"{name} itself learns from {len(used):,} pictures, in {job.recipe.epochs} epochs.")
-    taught_by = torch.from_numpy(trial.scored[OF_FEATURES].out_of_fold.probs[used])
-    result = candidate.fit(replace(job, before=Before(1, taught_by, weights)))
-    _go_back(result.model, weights)
-    trained_as = pictures.given_labels.copy()
-    trained_as[used[result.train_index]] = result.labels
-    suspects = replace(learned.suspects, trained_as=trained_as[learned.suspects.index])
-    learned = replace(learned, fitted=result, job=job, suspects=suspects, trained_as=trained_as)
+    by_features, member = replace(task, dataset=rows, settings=own), named_member(OF_FEATURES)
+    trial = try_members([member], by_features, say, kept)
+    learned = learn_committee([member], trial, by_features, kept)
+    taught_by = current_ranks().of_rank_0(trial.scored[OF_FEATURES].out_of_fold.probs)
+
+    say(f"{name} itself learns from {len(pictures):,} pictures, in {halves[0].job.recipe.epochs} epochs.")
+    jobs = []
+    for half in halves:
+        if start is None:
+            _begin(model, fit_member(member, by_features, half.used), block(features, 0))
+        half.begun = clone({**dict(model.named_parameters()), **dict(model.named_buffers())})
+        taught = Before(1, torch.from_numpy(taught_by[half.used]), half.begun)
+        jobs.append(replace(half.job, before=taught))
+    at_once = len(jobs) if candidate.device.type == "cuda" else 1
+    jobs[0] = replace(jobs[0], callbacks=[*callbacks, WholeTime(say, len(jobs) / at_once)])
+    probs, trained_as = taught_by.copy(), pictures.given_labels.copy()
+
+    def learnt(number: int, result: TrainResult) -> None:
+        half = halves[number]
+        half.result = result
+        half.go_back()
+        if len(half.held_out):
+            probs[half.held_out] = candidate.probs(result, pictures.subset(half.held_out))
+        trained_as[half.used[result.train_index]] = result.labels
+
+    candidate.fit_each(jobs, len(jobs), learnt)
+    result = _mean([half.result for half in halves if half.result is not None])
+    suspects = task.suspects(probs, None, learned.pruned_at, of_true=True, rate_probs=learned.probs)
+    learned = replace(
+        learned,
+        fitted=result,
+        job=jobs[0],
+        probs=probs,
+        p_y=probs[np.arange(len(probs)), pictures.given_labels],
+        suspects=replace(suspects, trained_as=trained_as[suspects.index]),
+        trained_as=trained_as,
+        rate_probs=learned.probs,
+    )
     return with_evidence(learned, rows)
 
 
@@ -95,22 +126,46 @@ def _check(task: Task) -> None:
         )
 
 
-def _job(candidate: NetworkCandidate, task: Task, used: np.ndarray, callbacks: Sequence[Callback]) -> Job:
-    """What trains the rows ``used``, once it is known what is said of them."""
-    pictures = task.dataset if len(used) == len(task.dataset) else task.dataset.subset(used)
-    weight, trusted = (None if each is None else each[used] for each in (task.sample_weight, task.reviewed))
-    job = candidate.plan(pictures, weight, "all rows")
-    return replace(
-        job,
-        loss="cce",
-        loss_args={},
-        prune=None,
-        guards=None,
-        relabel=Relabel(start_epoch=job.recipe.epochs, every=1, sure=0.0),  # before the first epoch alone
-        fresh=False,
-        trusted=trusted,
-        callbacks=callbacks,
-    )
+@dataclass
+class _Half:
+    """A network, the rows that it learns and those that it has not seen."""
+
+    used: np.ndarray
+    held_out: np.ndarray
+    job: Job
+    begun: Weights | None = None
+    result: TrainResult | None = None
+
+    @torch.no_grad()
+    def go_back(self) -> None:
+        """A part of the way, to the weights of the beginning."""
+        assert self.begun is not None
+        assert self.result is not None
+        for name, weight in self.result.model.named_parameters():
+            weight.copy_(torch.lerp(self.begun[name].to(weight), weight, _LEARNT))
+
+
+def _halves(candidate: NetworkCandidate, task: Task) -> list[_Half]:
+    """Of few rows, where a half would have but one class, one network that learns all of them."""
+    parts = fold_parts(task.dataset, _HALVES, task.settings.seed, task.sample_weight)
+    if len(parts) < _HALVES:
+        parts = [(task.used(np.ones(len(task.dataset), bool)), np.empty(0, np.int64))]
+    halves = []
+    for number, (used, held_out) in enumerate(parts, 1):
+        weight, trusted = (None if one is None else one[used] for one in (task.sample_weight, task.reviewed))
+        job = candidate.plan(task.dataset.subset(used), weight, f"half {number} of {len(parts)}")
+        job = replace(
+            job,
+            loss="cce",
+            loss_args={},
+            prune=None,
+            guards=None,
+            relabel=Relabel(start_epoch=job.recipe.epochs, every=1, sure=0.0),  # before the first alone
+            fresh=False,
+            trusted=trusted,
+        )
+        halves.append(_Half(used, held_out, job))
+    return halves
 
 
 @torch.no_grad()
@@ -128,8 +183,10 @@ def _begin(model: nn.Module, teacher: RoundDiscriminant, features: np.ndarray) -
 
 
 @torch.no_grad()
-def _go_back(model: nn.Module, start: dict[str, Tensor]) -> None:
-    """A part of the way, to the weights of the beginning."""
-    for name, parameter in model.named_parameters():
-        begun = start[name].to(parameter)
-        parameter.copy_(begun + _LEARNT * (parameter - begun))
+def _mean(results: Sequence[TrainResult]) -> TrainResult:
+    """The first, with the mean of the weights of all."""
+    first, *others = results
+    named = [dict(result.model.named_parameters()) for result in others]
+    for name, weight in first.model.named_parameters():
+        weight.copy_(torch.stack([weight, *(each[name] for each in named)]).mean(0))
+    return first

@@ -158,6 +158,7 @@ class SavedRun:
                 None if prior is None else check_prior(prior, dataset.num_classes, "doubt_prior"),
                 check_rate(self.spec.get("doubt_tau", 0.0), "doubt_tau"),
                 of_true=self.spec.get("doubt_of_true", False),
+                rate_probs=stored.get("rate_probs"),
                 ids=dataset.ids,
                 class_names=dataset.class_names,
                 kept=kept if pruned else None,

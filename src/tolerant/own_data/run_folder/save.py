@@ -68,6 +68,8 @@ def _audit(learned: Learned, data: CorrectedRows) -> dict[str, Tensor]:
     }
     if learned.trained_as is not None:
         arrays["trained_as"] = learned.trained_as
+    if learned.rate_probs is not None:
+        arrays["rate_probs"] = learned.rate_probs
     if (evidence := learned.suspects.evidence) is not None:
         arrays |= {name: getattr(evidence, name) for name in EVIDENCE}
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
