@@ -44,6 +44,7 @@ COLUMNS = {
     "instance-0.4": ("cifar10", "instance", 0.4),
     "random1": ("cifar10n-random1", "human", 0.0),
     "uniform-0.7": ("cifar10", "uniform", 0.7),
+    "uniform-0.75": ("cifar10", "uniform", 0.75),
     "class-dependent-0.3": ("cifar10", "class-dependent", 0.3),
     "cifar100-uniform-0.6": ("cifar100", "uniform", 0.6),
 }
@@ -67,12 +68,17 @@ ENDINGS = {"": unchanged, "-mixup": mixed, "-strong": strong}
 CHANGES: dict[str, tuple[Callable[[Rounds], Rounds], str]] = {
     **{f"{way}{ending}": (change, way) for way, (ending, change) in product(WAYS, ENDINGS.items())},
     "two-networks": (lambda rounds: [replace(each, networks=2) for each in rounds], "before"),
-    **{f"{way}-three-short": (three_short, way) for way in ("within", "before", "all-rows")},
+    **{f"{way}-three-short": (three_short, way) for way in ("within", "before", "sure-at-end", "all-rows")},
 }
 # In the order in which they should be run: columns, changes. All 50,000 rows, for with half of them a network
 # knows too little for too long to be like one that knows all.
 ORDER = (
-    (("either", "uniform-0.7"), ("before-three-short", "within-three-short")),
+    (
+        ("either", "uniform-0.75", "cifar100-uniform-0.6", "class-dependent-0.3"),
+        ("before-three-short", "sure-at-end-three-short"),
+    ),
+    (("uniform-0.7",), ("before-three-short", "sure-at-end-three-short", "within-three-short")),
+    (("either",), ("within-three-short",)),
     (("cifar100-uniform-0.6", "class-dependent-0.3"), ("before", "within", "all-rows", "all-rows-mixup")),
     (("uniform-0.7", "either"), ("all-rows-three-short", "before", "within", "two-networks")),
     (("instance-0.4", "random1"), ("before", "all-rows-mixup")),

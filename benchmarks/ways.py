@@ -77,6 +77,12 @@ def told_before(rounds: Rounds) -> Rounds:
     return relabels(start_epoch=max(each.epochs for each in rounds))(rounds)
 
 
+def sure_at_end(rounds: Rounds) -> Rounds:
+    """The same, and rows are left out of the last round alone."""
+    *others, last = told_before(rounds)
+    return *relabels(sure=0.0)(others), last
+
+
 def one_long(rounds: Rounds) -> Rounds:
     """One round in the place of those after the first, as long as all of them, decided from an eighth on."""
     first, *later = rounds
@@ -96,6 +102,7 @@ WAYS = {
     "sure-0.7": Way(relabels(sure=0.7)),
     "sure-0.9": Way(relabels(sure=0.9)),
     "before": Way(told_before),
+    "sure-at-end": Way(sure_at_end),
     "all-rows-before": Way(lambda rounds: told_before(relabels(sure=0.0)(rounds))),
     "surest": Way(teacher=Surest),
     "hard": Way(relabels(soft=False)),
