@@ -229,7 +229,7 @@ def test_the_time_of_all_trainings_is_said_once_and_only_if_long(monkeypatch):
     watch.on_start(Job, None)
     for _ in range(10):
         watch.on_epoch_end(Job, {})
-    assert said == ["About 31 min in all, the folds and the final training together."]
+    assert said == ["About 31 min for all trainings together."]
     clock = iter([0.0, *(0.001 * epoch for epoch in range(1, 200))])
     quick = WholeTime(said.append, 6.25)
     quick.on_start(Job, None)

@@ -33,5 +33,5 @@ class WholeTime(Callback):
         whole = spent / self._epochs * job.recipe.epochs * self._trainings
         if whole >= _WORTH_SAYING_S:
             self._say(
-                f"About {round(whole / 60) or 1} min in all, the folds and the final training together."
+                f"About {round(whole / 60) or 1} min for all trainings together."
             )
