@@ -105,8 +105,10 @@ def test_a_discriminant_is_moved_as_its_committee_is_and_knows_no_class_without_
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 5)).astype(np.float32), rng.choice([0, 2, 3], 200, p=[0.7, 0.2, 0.1])
     plane = RoundDiscriminant().fit(X + y[:, None], y)
-    layers = [rng.normal(size=shape).astype(np.float32) for shape in ((5, 6), 6, (6, 4), 4)]
-    fitted = Taught(plane, layers) if taught else plane
+    networks = [
+        [rng.normal(size=shape).astype(np.float32) for shape in ((5, 6), 6, (6, 4), 4)] for _ in range(2)
+    ]
+    fitted = Taught(plane, networks) if taught else plane
     committee = Committee({"discriminant": fitted}, {"discriminant": unread}, np.bincount(y) / 200, 0.5)
     with torch.no_grad():
         program = Moved(Both(fitted, 4) if taught else Plane(plane, 4), committee.prior, committee.tau)

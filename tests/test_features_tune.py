@@ -18,6 +18,7 @@ from tolerant.data.standardise import Preprocess
 from tolerant.own_data import Settings, load_run, tuned
 from tolerant.own_data.choose_features import to_tune
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
+from tolerant.own_data.classifiers.temper import temper
 from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
 from tolerant.train import Recipe, build
@@ -102,9 +103,24 @@ def test_each_half_is_judged_by_the_network_that_has_not_learnt_it(tiny, picture
         assert np.array_equal(half.held_out, other.used)
         model = build_like(learned.result.model, end)
         own = np.exp(predict_log_proba(model, rows.subset(half.held_out), learned.result.preprocess))
-        np.testing.assert_allclose(learned.probs[half.held_out], own, atol=1e-6)
+        both = (learned.rate_probs[half.held_out] + own) / 2
+        np.testing.assert_allclose(learned.probs[half.held_out], both, atol=1e-6)
     for name, weight in named(learned.result.model).items():
         torch.testing.assert_close(weight, (ends[0][name] + ends[1][name]) / 2)
+
+
+def test_rare_classes_count_as_for_any_classifier(tiny, pictures):
+    images, _, given = pictures
+    kept = np.flatnonzero((given == 0) | (np.arange(len(given)) % 6 == 0))
+    options = {"features": tiny, "tune": True, "epochs": 1, "folds": 2, "random_state": 0}
+    plain, balanced = (
+        NoisyLabelClassifier(class_weight=each, **options).fit(images[kept], given[kept])
+        for each in ("none", "balanced")
+    )
+    share = np.bincount(given[kept]) / len(kept)
+    moved = temper(plain.predict_proba(images), share, 1.0)
+    # The mean over a picture and its mirror image comes after the move.
+    np.testing.assert_allclose(balanced.predict_proba(images), moved, atol=0.02)
 
 
 def test_a_reviewed_label_is_not_unlearnt(tiny, pictures, monkeypatch):
@@ -177,6 +193,7 @@ def test_the_command_trains_and_labels_new_pictures(tiny, pictures, tmp_path):
     said = tolerant("train", tmp_path / "pictures", "--out", tmp_path / "run", *words)
     assert "--tune" in said.split("Next")[-1]  # in the command that it suggests next
     assert "itself learns from 240 pictures, in 3 epochs" in said
+    assert "So few teach it little" in said
     run = load_run(tmp_path / "run")
     assert (run.spec["model"], run.spec["model_args"]) == ("pretrained", {"features": tiny})
     assert "trained_as" in (tmp_path / "run" / "suspects.csv").read_text().splitlines()[0]
@@ -188,7 +205,8 @@ def test_the_command_trains_and_labels_new_pictures(tiny, pictures, tmp_path):
     again = run.suspects(run.load_rows()).to_frame()
     written = (tmp_path / "run" / "suspects.csv").read_text().splitlines()[1:]
     assert [line.split(",")[2] for line in written] == again["id"].tolist()
-    doubted = find_doubts(run.audit["given_labels"], run.audit["rate_probs"], None, 0.0, of_true=True)
+    moved = np.array(run.spec["doubt_prior"]), run.spec["doubt_tau"]
+    doubted = find_doubts(run.audit["given_labels"], run.audit["rate_probs"], *moved, of_true=True)
     assert run.suspects(run.load_rows()).noise_rate == doubted.noise_rate
 
 

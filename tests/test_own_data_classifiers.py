@@ -848,11 +848,56 @@ def test_a_network_learns_from_the_discriminant_of_features_and_answers_beside_i
     assert isinstance(of_columns.fitted.fitted["discriminant"], RoundDiscriminant)
 
 
+def test_networks_are_taught_by_a_half_each_and_doubt_the_other():
+    rows = load("digits")
+    X = rows.inputs.reshape(len(rows), -1).astype(np.float32)
+    rng = np.random.default_rng(1)
+    given = np.where(rng.random(len(rows)) < 0.3, rng.integers(0, 10, len(rows)), rows.given_labels)
+    settings = Settings(model="discriminant", pretrained=True, seed=0)
+    dataset = NoisyDataset(X, given, None, rows.class_names)
+    learned, alone = (
+        learn(dataset, each, folds=3, device="cpu", progress="quiet")
+        for each in (settings, replace(settings, pretrained=False))
+    )
+    networks, said = teach(OutOfFold(alone.probs, np.ones(len(X), bool)), Task(dataset, settings, 3))
+    assert said.held_out.all()
+    halves = [
+        np.flatnonzero(np.isclose(taught.say(one, X), said.probs, atol=1e-5).all(axis=1)) for one in networks
+    ]
+    assert sorted(np.concatenate(halves)) == list(range(len(X)))
+    assert all(0.4 < len(half) / len(X) < 0.6 for half in halves)
+    np.testing.assert_allclose(learned.probs, (alone.probs + said.probs) / 2, atol=1e-5)
+    wrong = given != rows.given_labels
+    ranked, before = (average_precision_score(wrong, -each.suspects.p_right) for each in (learned, alone))
+    assert ranked > before
+    # How many are wrong is still told by the classifier.
+    assert learned.suspects.noise_rate == alone.suspects.noise_rate
+    np.testing.assert_array_equal(learned.rate_probs, alone.probs)
+
+
+def test_few_rows_of_many_classes_are_doubted_by_networks_but_not_answered():
+    rows = load("digits").subset(np.arange(450))
+    X = rows.inputs.reshape(len(rows), -1).astype(np.float32)
+    dataset = NoisyDataset(X, rows.given_labels, None, rows.class_names)
+    settings = Settings(model="discriminant", pretrained=True, seed=0)
+    learned = learn(dataset, settings, folds=2, device="cpu", progress="quiet")
+    assert learned.rate_probs is not None
+    assert isinstance(learned.fitted.fitted["discriminant"], RoundDiscriminant)
+
+
+def test_a_half_of_one_class_teaches_nothing():
+    rng = np.random.default_rng(0)
+    X, given = rng.normal(size=(60, 5)).astype(np.float32), np.zeros(60, np.int64)
+    given[0] = 1
+    scored = OutOfFold(np.full((60, 2), 0.5, np.float32), np.ones(60, bool))
+    networks, said = teach(scored, Task(NoisyDataset(X, given, None, ("a", "b")), Settings(seed=0), 2))
+    assert networks == []
+    assert not said.held_out.any()
+
+
 def test_a_taught_network_sees_no_more_rows_than_fit_in_memory(monkeypatch):
     rows = load("digits")
     X = rows.inputs.reshape(len(rows), -1).astype(np.float32)
-    task = Task(NoisyDataset(X, rows.given_labels, None, rows.class_names), Settings(seed=0), 3)
-    scored = OutOfFold(np.full((len(X), 10), 0.1, np.float32), np.ones(len(X), bool))
     monkeypatch.setattr(taught, "_MOST_CELLS", 200 * X.shape[1])
     seen: list[int] = []
     run_one = taught.Fleet.run_one
@@ -862,9 +907,12 @@ def test_a_taught_network_sees_no_more_rows_than_fit_in_memory(monkeypatch):
         return run_one(fleet, job)
 
     monkeypatch.setattr(taught.Fleet, "run_one", spied)
-    for used in (np.arange(100), np.arange(len(X))):
-        teach(RoundDiscriminant().fit(X, rows.given_labels), scored, task, used)
-    assert seen == [100, 200]
+    whole = Task(NoisyDataset(X, rows.given_labels, None, rows.class_names), Settings(seed=0), 3)
+    for task in (whole.of(np.arange(len(X)) < 300), whole):
+        num_rows = len(task.dataset)
+        teach(OutOfFold(np.full((num_rows, 10), 0.1, np.float32), np.ones(num_rows, bool)), task)
+    assert sum(seen[:2]) == 300
+    assert seen[2:] == [200, 200]
 
 
 def test_a_taught_network_takes_labels_that_a_person_has_reviewed_for_right():
@@ -876,10 +924,9 @@ def test_a_taught_network_takes_labels_that_a_person_has_reviewed_for_right():
     scored = OutOfFold(np.full((len(X), 10), 0.004, np.float32), np.ones(len(X), bool))
     scored.probs[np.arange(len(X)), rows.given_labels] = 0.964
     task = Task(NoisyDataset(X, given, None, rows.class_names), Settings(seed=0), 3)
-    teacher = RoundDiscriminant().fit(X, rows.given_labels)
     told = [
-        teach(teacher, scored, replace(task, reviewed=reviewed), np.arange(len(X)))._network(X)[odd, 8].mean()
-        for reviewed in (None, np.isin(np.arange(len(X)), odd))
+        np.mean([taught.say(one, X)[odd, 8].mean() for one in teach(scored, replace(task, reviewed=who))[0]])
+        for who in (None, np.isin(np.arange(len(X)), odd))
     ]
     assert told[1] > told[0] + 0.1
 

@@ -7,8 +7,8 @@ learnt something, and the better ones of some pictures ever after. So in the end
 those of the beginning and those that it has learnt, which is better than either.
 
 Two networks learn, of a half of the pictures each, which takes as long as one that learns of all. Each doubts
-the labels of the other half. What they have learnt is near enough, for they began alike, that the mean of
-their weights is one network, and better than both.
+the labels of the other half, together with the discriminants. What they have learnt is near enough, for they
+began alike, that the mean of their weights is one network, and better than both.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ from tolerant.train.rounds.relabel import Relabel
 
 _HALVES = 2
 _LEARNT = 0.55  # of the way from the weights of the beginning to those that were learnt
+# Of 300 photographs 77.8 % were right by the features and 75.8 by the network, of 800 80.3 and 82.1.
+_FEW = 500
 _LEAST_SHARE = 1e-4  # of a class that a discriminant knows no row of
 _LEAST_DEVIATION = 1e-3  # of a feature
 _OF_A_TEACHER = ("loss", "method", "q", "k", "weight_decay", "validation_fraction")
@@ -76,6 +78,8 @@ def learn_tuned(
     taught_by = current_ranks().of_rank_0(trial.scored[OF_FEATURES].out_of_fold.probs)
 
     say(f"{name} itself learns from {len(pictures):,} pictures, in {halves[0].job.recipe.epochs} epochs.")
+    if len(pictures) < _FEW:
+        say("So few teach it little: its features alone (without --tune) are probably better.")
     jobs = []
     for half in halves:
         if start is None:
@@ -85,19 +89,24 @@ def learn_tuned(
         jobs.append(replace(half.job, before=taught))
     at_once = len(jobs) if candidate.device.type == "cuda" else 1
     jobs[0] = replace(jobs[0], callbacks=[*callbacks, WholeTime(say, len(jobs) / at_once)])
-    probs, trained_as = taught_by.copy(), pictures.given_labels.copy()
+    probs, trained_as = learned.probs.copy(), pictures.given_labels.copy()
+    prior, tau = task.prior(), learned.doubt_tau
 
     def learnt(number: int, result: TrainResult) -> None:
         half = halves[number]
         half.result = result
         half.go_back()
+        _move(result.model, prior, tau)
         if len(half.held_out):
-            probs[half.held_out] = candidate.probs(result, pictures.subset(half.held_out))
+            probs[half.held_out] += candidate.probs(result, pictures.subset(half.held_out))
+            probs[half.held_out] /= 2
         trained_as[half.used[result.train_index]] = result.labels
 
     candidate.fit_each(jobs, len(jobs), learnt)
     result = _mean([half.result for half in halves if half.result is not None])
-    suspects = task.suspects(probs, None, learned.pruned_at, of_true=True, rate_probs=learned.probs)
+    suspects = task.suspects(
+        probs, None, learned.pruned_at, prior, tau, of_true=True, rate_probs=learned.probs
+    )
     learned = replace(
         learned,
         fitted=result,
@@ -168,18 +177,31 @@ def _halves(candidate: NetworkCandidate, task: Task) -> list[_Half]:
     return halves
 
 
-@torch.no_grad()
-def _begin(model: nn.Module, teacher: RoundDiscriminant, features: np.ndarray) -> None:
-    """The model says of every picture what the discriminant does; ``features`` are of some rows."""
+def _network(model: nn.Module) -> Pretrained:
+    """That which is asked about a picture and its mirror image."""
     assert isinstance(model, NetworkCommittee)
     (network,) = model.networks
     assert isinstance(network, Pretrained)
+    return network
+
+
+@torch.no_grad()
+def _begin(model: nn.Module, teacher: RoundDiscriminant, features: np.ndarray) -> None:
+    """The model says of every picture what the discriminant does; ``features`` are of some rows."""
+    network = _network(model)
     coef = torch.zeros(network.num_classes, features.shape[1])
     intercept = torch.full((network.num_classes,), math.log(_LEAST_SHARE))
     coef[teacher.classes_] = torch.from_numpy(teacher.coef_).float()
     intercept[teacher.classes_] = torch.from_numpy(teacher.intercept_).float()
     centre, scale = (torch.from_numpy(each) for each in (features.mean(axis=0), features.std(axis=0)))
     network.start_from((coef, intercept), centre, scale + _LEAST_DEVIATION)
+
+
+@torch.no_grad()
+def _move(model: nn.Module, prior: np.ndarray, tau: float) -> None:
+    """Towards rare classes, as `temper` moves probabilities."""
+    move = tau * np.log(np.where(prior > 0, prior, 1.0))
+    _network(model).last.bias.sub_(torch.from_numpy(move).float())
 
 
 @torch.no_grad()

@@ -32,6 +32,4 @@ class WholeTime(Callback):
         self._done = True
         whole = spent / self._epochs * job.recipe.epochs * self._trainings
         if whole >= _WORTH_SAYING_S:
-            self._say(
-                f"About {round(whole / 60) or 1} min for all trainings together."
-            )
+            self._say(f"About {round(whole / 60) or 1} min for all trainings together.")

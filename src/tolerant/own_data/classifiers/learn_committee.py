@@ -14,7 +14,7 @@ from tolerant.own_data.classifiers.member import Member
 from tolerant.own_data.classifiers.rows import are_texts
 from tolerant.own_data.classifiers.score import fit_member, score_member
 from tolerant.own_data.classifiers.side_by_side import side_by_side
-from tolerant.own_data.classifiers.taught import teach
+from tolerant.own_data.classifiers.taught import Taught, can_answer, teach
 from tolerant.own_data.classifiers.temper import choose_tau, temper
 from tolerant.own_data.classifiers.trial import Trial
 from tolerant.own_data.learned import Learned
@@ -52,7 +52,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
 
     Members that relabel rows themselves are fitted to all of them, once: it would be worth 0.003 of the
     average precision of wrong labels among 5,000 photographs, and take as long again. Of pretrained
-    features they then teach a network, which answers beside them.
+    features they then teach networks, which doubt and answer beside them.
     """
     dataset, settings, given = task.dataset, task.settings, task.dataset.given_labels
     chosen = [member for member in members if member.name in trial.choice.names]
@@ -85,13 +85,19 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         if settings.class_weight == "balanced":
             prior = _share_said(as_fitted.probs[held_out])
     fitted = side_by_side(partial(fit_member, task=task, used=used), chosen)
+    rate_by = None
     if relabels and settings.pretrained and held_out.all():
-        fitted = [teach(each, plain, task, used) for each in fitted]
+        networks, said = teach(plain, task)
+        if said.held_out.all():
+            doubts, rate_by = _mean([plain, said]), plain
+            if can_answer(len(used), dataset.num_classes):
+                fitted = [Taught(each, networks) for each in fitted]
     names = [member.name for member in chosen]
     rows = {member.name: member.rows for member in chosen}
     committee = Committee(dict(zip(names, fitted, strict=True)), rows, prior, tau)
     prior = task.prior()
     probs = temper(doubts.probs, prior, trial.choice.tau)
+    rate_probs = None if rate_by is None else temper(rate_by.probs, prior, trial.choice.tau)
     if not held_out.all():
         own, weight = committee.probs(dataset), task.sample_weight
         own = own if weight is None else as_if_unweighted(given, own, weight)
@@ -110,6 +116,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
             prior,
             trial.choice.tau,
             of_true=relabels,
+            rate_probs=rate_probs,
         ),
         kept_rows,
         pruned_at,
@@ -120,6 +127,7 @@ def learn_committee(members: Sequence[Member], trial: Trial, task: Task, kept: K
         doubt_prior=prior,
         doubt_tau=trial.choice.tau,
         doubt_of_true=relabels,
+        rate_probs=rate_probs,
     )
 
 

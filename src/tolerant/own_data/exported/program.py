@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -81,18 +82,22 @@ class Plane(nn.Module):
 
 
 class Both(nn.Module):
-    """A discriminant and the network that it has taught: logarithms of the sum of their probabilities."""
+    """A discriminant and the networks that it has taught: logarithms of twice the mean of what it says and
+    what they say."""
 
     def __init__(self, fitted: Taught, num_classes: int) -> None:
         super().__init__()
         self.plane = Plane(fitted.teacher, num_classes)
-        into, bias, out, last = fitted.layers
-        last = np.where(np.isin(np.arange(num_classes), fitted.classes_), last, -np.inf)
-        self.network = nn.Sequential(_linear(into, bias), nn.ReLU(), _linear(out, last))
+        known = np.isin(np.arange(num_classes), fitted.classes_)
+        self.networks = nn.ModuleList(
+            nn.Sequential(_linear(into, bias), nn.ReLU(), _linear(out, np.where(known, last, -np.inf)))
+            for into, bias, out, last in fitted.networks
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        both = torch.stack([self.plane(x), torch.log_softmax(self.network(x).double(), 1)])
-        return torch.logsumexp(both, 0)
+        part = math.log(len(self.networks))
+        said = [torch.log_softmax(network(x).double(), 1) - part for network in self.networks]
+        return torch.logsumexp(torch.stack([self.plane(x), *said]), 0)
 
 
 def _linear(weight: np.ndarray, bias: np.ndarray) -> nn.Linear:

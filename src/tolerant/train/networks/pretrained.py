@@ -40,6 +40,13 @@ class Pretrained(nn.Module):
         self.register_buffer("scale", torch.ones(dim))
         self.head = nn.Sequential(*dropout_of(dropout), nn.Linear(dim, num_classes))
 
+    @property
+    def last(self) -> nn.Linear:
+        """The layer of one's own classes."""
+        layer = self.head[-1]
+        assert isinstance(layer, nn.Linear)
+        return layer
+
     @torch.no_grad()
     def start_from(self, plane: tuple[Tensor, Tensor], centre: Tensor, scale: Tensor) -> None:
         """Begin with these logits: features (n, D) times the first of the plane, (C, D), plus the second.
@@ -48,12 +55,10 @@ class Pretrained(nn.Module):
         those of any body.
         """
         coef, intercept = plane
-        last = self.head[-1]
-        assert isinstance(last, nn.Linear)
         self.centre.copy_(centre)
         self.scale.copy_(scale)
-        last.weight.copy_(coef * scale)
-        last.bias.copy_(intercept + coef @ centre)
+        self.last.weight.copy_(coef * scale)
+        self.last.bias.copy_(intercept + coef @ centre)
 
     def forward(self, pixels: Tensor) -> Tensor:
         from tolerant.data.features.convolution import without_plans
