@@ -79,6 +79,7 @@ def brief(results: Path) -> str:
     apart = {kind: _problems(results, kind) for kind in BRIEF}
     if not (photographs and all(apart.values())):
         return NO_ROWS
+    tuned = [row for row in stored(results / "bench" / "features_tune.jsonl") if row["method"] == "tuned"]
     body = []
     for name, title in (("test_accuracy", "accuracy"), ("average_precision", "ranking")):
         cells = []
@@ -87,6 +88,9 @@ def brief(results: Path) -> str:
             cells.append(f"{100 * sum(own) / len(own):.1f}")
         about = f"{photographs[0]['rows']:,} photographs, 40 % of their labels wrong"
         body.append(["" if body else about, title, *cells[:2], f"{cells[2]} (logistic)"])
+    for name, title in (("test_accuracy", "accuracy"), ("average_precision", "ranking")) if tuned else ():
+        mean = f"{100 * sum(row[name] for row in tuned) / len(tuned):.1f}"
+        body.append(["the same, with `--tune`" if title == "accuracy" else "", title, mean, "", ""])
     near = []
     for kind, problems in apart.items():
         means = _means(problems)

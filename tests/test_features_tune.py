@@ -161,6 +161,16 @@ def test_the_body_computes_as_in_prediction_while_it_learns(tiny):
     assert any(weight.grad is not None for weight in net.body.parameters())
 
 
+def test_the_layers_of_the_largest_maps_stay_as_they_are():
+    net = build("pretrained", 3).train()
+    net(torch.rand(2, 3, 32, 32)).sum().backward()
+    body = net.body.net
+    learns = [all(weight.grad is not None for weight in block.parameters()) for block in body._blocks]
+    assert learns == [False] * 3 + [True] * 13
+    assert body._conv_stem.weight.grad is None
+    assert body._conv_head.bias.grad is not None
+
+
 def test_a_new_head_sees_the_features_of_the_extractor():
     """Pixels of 0 to 1, as a recipe without centring gives them, to what `lite0` gives for the picture."""
     picture = np.random.default_rng(0).integers(0, 256, (1, 40, 48, 3), np.uint8)

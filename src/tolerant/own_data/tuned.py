@@ -96,7 +96,8 @@ def learn_tuned(
         half = halves[number]
         half.result = result
         half.go_back()
-        _move(result.model, prior, tau)
+        if start is None:  # else it was moved when it was fitted first
+            _move(result.model, prior, tau)
         if len(half.held_out):
             probs[half.held_out] += candidate.probs(result, pictures.subset(half.held_out))
             probs[half.held_out] /= 2
@@ -191,10 +192,10 @@ def _begin(model: nn.Module, teacher: RoundDiscriminant, features: np.ndarray) -
     network = _network(model)
     coef = torch.zeros(network.num_classes, features.shape[1])
     intercept = torch.full((network.num_classes,), math.log(_LEAST_SHARE))
-    coef[teacher.classes_] = torch.from_numpy(teacher.coef_).float()
-    intercept[teacher.classes_] = torch.from_numpy(teacher.intercept_).float()
-    centre, scale = (torch.from_numpy(each) for each in (features.mean(axis=0), features.std(axis=0)))
-    network.start_from((coef, intercept), centre, scale + _LEAST_DEVIATION)
+    numbers = teacher.coef_, teacher.intercept_, features.mean(axis=0), features.std(axis=0)
+    agreed = [torch.from_numpy(current_ranks().of_rank_0(each)).float() for each in numbers]
+    coef[teacher.classes_], intercept[teacher.classes_], centre, deviation = agreed
+    network.start_from((coef, intercept), centre, deviation + _LEAST_DEVIATION)
 
 
 @torch.no_grad()

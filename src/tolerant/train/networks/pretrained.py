@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Pretrained(nn.Module):
     """Pixels of 0 to 1 (a recipe without centring) to logits.
 
-    The body computes as in prediction while it learns: a few thousand pictures are too few for statistics of
-    batch norm of their own.
+    What of the body has a gradient learns. It computes as in prediction meanwhile: a few thousand pictures are
+    too few for statistics of batch norm of their own.
     """
 
     centre: Tensor
@@ -26,7 +26,7 @@ class Pretrained(nn.Module):
     def __init__(self, body: Body, num_classes: int, dropout: float) -> None:
         super().__init__()
         self.frame, self.num_classes = body.frame, num_classes
-        self.body = body.net.requires_grad_(True).eval()
+        self.body = body.net.eval()
         example = torch.zeros(2, 3, body.frame.size, body.frame.size)
         with torch.no_grad():
             vectors = self._vectors(example)
