@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Pretrained(nn.Module):
     """Pixels of 0 to 1 (a recipe without centring) to logits.
 
-    Of the body learns what requires a gradient. It computes as in prediction meanwhile: a few thousand pictures
-    are too few for statistics of batch norm of their own.
+    Of the body learns what requires a gradient. It computes as in prediction meanwhile: a few thousand
+    pictures are too few for statistics of batch norm of their own.
     """
 
     centre: Tensor
