@@ -233,7 +233,6 @@ def measure(
 ) -> list[Row]:
     said = {"data": data, "noise": noise, "seed": seed, "rows": len(rows[1]), "test_rows": len(rows[4])}
     made = made_with(torch.device("cpu")) | {"threads": torch.get_num_threads()}
-    made |= {"commit": commit(), "source": source()}
     is_text = rows[0].ndim == 1
     own = side_by_side(rows, seed, tiny) if is_text else ours(rows, seed, tiny, features=name)
     seen = f"tf-idf, {name} or both" if is_text else name
