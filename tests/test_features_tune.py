@@ -123,6 +123,16 @@ def test_rare_classes_count_as_for_any_classifier(tiny, pictures):
     np.testing.assert_allclose(balanced.predict_proba(images), moved, atol=0.02)
 
 
+def test_labels_are_doubted_as_if_no_row_had_weighed_more(tiny, pictures):
+    """Of two classes as frequent, one that counts nine times would seem right wherever it stands."""
+    images, _, given = pictures
+    rows = NoisyDataset(images, given, None, ("red", "blue"), None, "image")
+    weight, settings = np.where(given == 1, 9.0, 1.0), to_tune(Settings(epochs=1), tiny)
+    options = {"folds": 2, "device": "cpu", "progress": "quiet"}
+    plain, weighted = (learn(rows, settings, sample_weight=each, **options) for each in (None, weight))
+    assert abs(weighted.probs[:, 1].mean() - plain.probs[:, 1].mean()) < 0.03
+
+
 def test_a_reviewed_label_is_not_unlearnt(tiny, pictures, monkeypatch):
     """What somebody has decided is taught as it is."""
     images, true, given = pictures
@@ -229,6 +239,7 @@ def test_only_pictures_can_be_tuned():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"features": "lite0", "tune": "none"}, "tune must be True or False; got 'none'"),
         ({}, r"tune \(--tune\) needs a pretrained network: features='lite0'"),
         ({"features": "lite0", "model": "resnet18"}, "leave out model='resnet18'"),
         ({"features": "torch:x.pt2"}, r"cannot be trained further; these can: lite0.*timm:MODEL"),

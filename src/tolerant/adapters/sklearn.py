@@ -204,6 +204,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Rows of one of the `groups` (n,), such as pictures of a patient, are in one fold, and none of them
         validates a model that another has trained.
         """
+        if not isinstance(self.tune, bool):  # a word would be taken for yes, "none" too
+            raise ValueError(f"tune must be True or False; got {self.tune!r}.")
         go_on = self.warm_start and hasattr(self, "model_")
         ids = frame_ids(X)
         X = self._given(X)

@@ -39,7 +39,7 @@ from tolerant.own_data.classifiers.score import fit_member
 from tolerant.own_data.classifiers.trial import try_members
 from tolerant.own_data.learned import Learned, with_evidence
 from tolerant.own_data.network import LEAST_TO_TUNE
-from tolerant.own_data.out_of_fold import fold_parts
+from tolerant.own_data.out_of_fold import OutOfFold, fold_parts
 from tolerant.own_data.settings import Settings
 from tolerant.own_data.task import Task
 from tolerant.own_data.whole_time import WholeTime
@@ -56,7 +56,6 @@ _LEARNT = 0.55  # of the way from the weights of the beginning to those that wer
 _LEAST_SHARE = 1e-4  # of a class that a discriminant knows no row of
 _LEAST_DEVIATION = 1e-3  # of a feature
 _OF_A_TEACHER = ("loss", "method", "q", "k", "weight_decay", "validation_fraction")
-Weights = dict[str, Tensor]
 
 
 def learn_tuned(
@@ -94,7 +93,7 @@ def learn_tuned(
         jobs.append(replace(half.job, before=taught))
     at_once = len(jobs) if candidate.device.type == "cuda" else 1
     jobs[0] = replace(jobs[0], callbacks=[*callbacks, WholeTime(say, len(jobs) / at_once)])
-    probs, trained_as = learned.probs.copy(), pictures.given_labels.copy()
+    said, trained_as = OutOfFold.none_of(pictures), pictures.given_labels.copy()
     prior, tau = task.prior(), learned.doubt_tau
 
     def learnt(number: int, result: TrainResult) -> None:
@@ -104,12 +103,14 @@ def learn_tuned(
         if start is None:  # else it was moved when it was fitted first
             _move(result.model, prior, tau)
         if len(half.held_out):
-            probs[half.held_out] += candidate.probs(result, pictures.subset(half.held_out))
-            probs[half.held_out] /= 2
+            said.probs[half.held_out] = candidate.probs(result, pictures.subset(half.held_out))
+            said.held_out[half.held_out] = True
         trained_as[half.used[result.train_index]] = result.labels
 
     candidate.fit_each(jobs, len(jobs), learnt)
     result = _mean([half.result for half in halves if half.result is not None])
+    said = said.unweighted(pictures.given_labels, task.sample_weight)
+    probs = np.where(said.held_out[:, None], (learned.probs + said.probs) / 2, learned.probs)
     suspects = task.suspects(
         probs, None, learned.pruned_at, prior, tau, of_true=True, rate_probs=learned.probs
     )
@@ -148,7 +149,7 @@ class _Half:
     used: np.ndarray
     held_out: np.ndarray
     job: Job
-    begun: Weights | None = None
+    begun: dict[str, Tensor] | None = None
     result: TrainResult | None = None
 
     @torch.no_grad()
@@ -195,8 +196,8 @@ def _network(model: nn.Module) -> Pretrained:
 def _begin(model: nn.Module, teacher: RoundDiscriminant, features: np.ndarray) -> None:
     """The model says of every picture what the discriminant does; ``features`` are of some rows."""
     network = _network(model)
-    coef = torch.zeros(network.num_classes, features.shape[1])
-    intercept = torch.full((network.num_classes,), math.log(_LEAST_SHARE))
+    coef = torch.zeros_like(network.last.weight)
+    intercept = torch.full_like(network.last.bias, math.log(_LEAST_SHARE))
     numbers = teacher.coef_, teacher.intercept_, features.mean(axis=0), features.std(axis=0)
     agreed = [torch.from_numpy(current_ranks().of_rank_0(each)).float() for each in numbers]
     coef[teacher.classes_], intercept[teacher.classes_], centre, deviation = agreed

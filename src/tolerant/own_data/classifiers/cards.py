@@ -280,7 +280,7 @@ CLASSIFIERS = {
         ),
         Card(
             OF_FEATURES,
-            "linear discriminant of features, which relabels doubted rows and teaches a network",
+            "linear discriminant of features, which relabels doubted rows and teaches networks",
             _discriminant,
             rows.unread,
             suits=_is_dense,

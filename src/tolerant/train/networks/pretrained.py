@@ -25,7 +25,7 @@ class Pretrained(nn.Module):
 
     def __init__(self, body: Body, num_classes: int, dropout: float) -> None:
         super().__init__()
-        self.frame, self.num_classes = body.frame, num_classes
+        self.frame = body.frame
         self.body = body.net.eval()
         example = torch.zeros(2, 3, body.frame.size, body.frame.size)
         with torch.no_grad():
