@@ -18,9 +18,9 @@ from tolerant.data.standardise import Preprocess
 from tolerant.own_data import Settings, load_run, tuned
 from tolerant.own_data.choose_features import to_tune
 from tolerant.own_data.classifiers.discriminant import RoundDiscriminant
-from tolerant.own_data.classifiers.temper import temper
 from tolerant.own_data.doubts import find_doubts
 from tolerant.own_data.learn import learn
+from tolerant.own_data.out_of_fold import OutOfFold
 from tolerant.train import Recipe, build
 from tolerant.train.engine.evaluate import predict_log_proba
 from tolerant.train.networks.network_committee import NetworkCommittee
@@ -98,6 +98,9 @@ def test_each_half_is_judged_by_the_network_that_has_not_learnt_it(tiny, picture
     )
     rows = NoisyDataset(images, given, None, ("red", "blue"), None, "image")
     learned = learn(rows, to_tune(Settings(epochs=1), tiny), folds=2, device="cpu", progress="quiet")
+    by_features = find_doubts(given, learned.rate_probs, None, 0.0, of_true=True)
+    assert learned.doubt_tau == 0
+    assert learned.suspects.noise_rate == by_features.noise_rate
     assert sorted(np.concatenate([half.held_out for half in halves])) == list(range(len(rows)))
     for half, other, end in zip(halves, reversed(halves), ends, strict=True):
         assert np.array_equal(half.held_out, other.used)
@@ -118,19 +121,23 @@ def test_rare_classes_count_as_for_any_classifier(tiny, pictures):
         for each in ("none", "balanced")
     )
     share = np.bincount(given[kept]) / len(kept)
-    moved = temper(plain.predict_proba(images), share, 1.0)
-    # The mean over a picture and its mirror image comes after the move.
-    np.testing.assert_allclose(balanced.predict_proba(images), moved, atol=0.02)
+    moved = [each.model_.networks[0].last.bias.detach().numpy() for each in (plain, balanced)]
+    np.testing.assert_allclose(moved[1] - moved[0], -np.log(share), atol=1e-5)
 
 
-def test_labels_are_doubted_as_if_no_row_had_weighed_more(tiny, pictures):
-    """Of two classes as frequent, one that counts nine times would seem right wherever it stands."""
+def test_labels_are_doubted_as_if_no_row_had_weighed_more(tiny, pictures, monkeypatch):
+    class Said(OutOfFold):
+        def unweighted(self, given_labels, sample_weight):
+            assert np.array_equal(sample_weight, weight)
+            return OutOfFold(np.full_like(self.probs, 0.5), self.held_out)
+
     images, _, given = pictures
+    weight = np.where(given == 1, 9.0, 1.0)
+    monkeypatch.setattr(tuned, "OutOfFold", Said)
     rows = NoisyDataset(images, given, None, ("red", "blue"), None, "image")
-    weight, settings = np.where(given == 1, 9.0, 1.0), to_tune(Settings(epochs=1), tiny)
-    options = {"folds": 2, "device": "cpu", "progress": "quiet"}
-    plain, weighted = (learn(rows, settings, sample_weight=each, **options) for each in (None, weight))
-    assert abs(weighted.probs[:, 1].mean() - plain.probs[:, 1].mean()) < 0.03
+    settings = to_tune(Settings(epochs=1), tiny)
+    learned = learn(rows, settings, folds=2, sample_weight=weight, device="cpu", progress="quiet")
+    np.testing.assert_allclose(learned.probs, (learned.rate_probs + 0.5) / 2, atol=1e-6)
 
 
 def test_a_reviewed_label_is_not_unlearnt(tiny, pictures, monkeypatch):

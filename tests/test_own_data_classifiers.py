@@ -885,6 +885,20 @@ def test_few_rows_of_many_classes_are_doubted_by_networks_but_not_answered():
     assert isinstance(learned.fitted.fitted["discriminant"], RoundDiscriminant)
 
 
+def test_taught_networks_doubt_as_if_no_row_had_weighed_more(monkeypatch):
+    class Said(OutOfFold):
+        def unweighted(self, given_labels, sample_weight):
+            assert sample_weight is weight
+            return OutOfFold(np.full_like(self.probs, 0.5), self.held_out)
+
+    monkeypatch.setattr(taught, "OutOfFold", Said)
+    rng = np.random.default_rng(0)
+    X, given, weight = rng.normal(size=(60, 5)).astype(np.float32), np.arange(60) % 2, np.ones(60)
+    task = Task(NoisyDataset(X, given, None, ("a", "b")), Settings(seed=0), 2, weight)
+    _, said = teach(OutOfFold(np.full((60, 2), 0.5, np.float32), np.ones(60, bool)), task)
+    assert (said.probs == 0.5).all()
+
+
 def test_a_half_of_one_class_teaches_nothing():
     rng = np.random.default_rng(0)
     X, given = rng.normal(size=(60, 5)).astype(np.float32), np.zeros(60, np.int64)
